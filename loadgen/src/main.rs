@@ -1,0 +1,3 @@
+//! The `npamp-loadgen` command.
+
+fn main() {}

@@ -1,0 +1,8 @@
+//! The A2A mapping (NPAMP-MAP-A2A): method tables with effect classes, the
+//! JSON-RPC scan, stream termination, card documents, and the mapper that turns
+//! calls of an HTTP edge into bridge frames and back.
+//!
+//! Sans-IO: no socket, no thread, no clock. Never re-serialises a JSON body.
+#![forbid(unsafe_code)]
+
+pub mod port;

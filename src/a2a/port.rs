@@ -1,0 +1,314 @@
+//! What crosses between the mapper, the edges and the association owner: plain
+//! values, so that the same mapper runs inline on a unit, on a worker thread
+//! behind queues, or in a single-threaded simulation.
+
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// Names an association in this process; never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AssociationId(pub u64);
+
+/// Names a call that an ingress edge made; chosen by the edge's owner, never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallId(pub u64);
+
+/// Names an exchange that the mapper dispatched to an egress edge; chosen by the mapper, never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ExchangeId(pub u64);
+
+/// A2A service parameters that are scoped to an association (ruling R13).
+///
+/// Lines in the order received; names lower case, one of [`ServiceParameters::NAMES`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct ServiceParameters {
+    /// `(name, value)` lines.
+    pub lines: Vec<(String, String)>,
+}
+
+impl ServiceParameters {
+    /// The header names that are service parameters, which are also the HELLO `params` text keys.
+    pub const NAMES: [&'static str; 3] = ["a2a-version", "a2a-extensions", "x-a2a-extensions"];
+
+    /// Whether no parameter was given.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// The values of `name`, in order.
+    pub fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> + 'a {
+        self.lines
+            .iter()
+            .filter(move |(n, _)| n == name)
+            .map(|(_, v)| v.as_str())
+    }
+}
+
+/// Which end of the association this process is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// We dialled: an ingress, a native client.
+    Initiator,
+    /// We accepted: an egress.
+    Responder,
+}
+
+/// What the mapper must know of an association that came up.
+#[derive(Debug, Clone)]
+pub struct AssociationInfo {
+    /// Our end.
+    pub side: Side,
+    /// TLS server name of the association, which names the agent at the egress (ruling R12).
+    pub server_name: Arc<str>,
+    /// Peer identity as configuration spells it (`ed25519:<base64url>`).
+    pub peer: Arc<str>,
+    /// DocumentBinding tag when both peers stated the same one in HELLO (ruling R9).
+    pub document_binding: Option<u16>,
+    /// Whether the peer's HELLO lists A2A (0x02), or the association has no HELLO (ruling R6).
+    pub carries_a2a: bool,
+    /// Whether a HELLO was exchanged; without it the A2A version follows the method spelling.
+    pub hello: bool,
+    /// Service parameters the initiator stated (ruling R13).
+    pub parameters: ServiceParameters,
+}
+
+/// Why an association went away, as told to those who wait on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DownReason(pub Arc<str>);
+
+/// What an ingress asks the mapper to carry.
+#[derive(Debug, Clone)]
+pub enum CallRequest {
+    /// A JSON-RPC Request with id, octets as received. Unary or streaming is the agent's choice (ruling R27).
+    Request {
+        /// The body, white space included.
+        object: Bytes,
+    },
+    /// A JSON-RPC Notification. Answered by [`CallEvent::Accepted`] once it is handed to the association.
+    Notification {
+        /// The body.
+        object: Bytes,
+    },
+    /// The public agent card.
+    Card,
+}
+
+/// What the mapper tells the ingress edge about one call. `Stream*` events
+/// follow each other; every other event is the last of its call.
+#[derive(Debug, Clone)]
+pub enum CallEvent {
+    /// The agent's JSON-RPC success Response, verbatim (BRIDGE_RESPONSE).
+    Response(Bytes),
+    /// The agent's JSON-RPC error Response, verbatim (BRIDGE_ERROR with a foreign message).
+    ErrorResponse(Bytes),
+    /// A notification was handed to the association.
+    Accepted,
+    /// A verified document set's document part.
+    Document {
+        /// Document octets.
+        document: Bytes,
+        /// Media type the producer stated.
+        content_type: String,
+    },
+    /// A failure below JSON-RPC (ruling R14); the last event, also in mid-stream.
+    TransportError(TransportError),
+    /// One stream event, verbatim (BRIDGE_STREAM_DATA).
+    StreamEvent {
+        /// NPAMP-CC-STREAM event_id.
+        event_id: u64,
+        /// The agent's JSON-RPC Response.
+        object: Bytes,
+    },
+    /// Orderly end (BRIDGE_STREAM_END). Last event.
+    StreamEnd {
+        /// NPAMP-CC-STREAM event_id.
+        event_id: u64,
+        /// The terminal event of a v0.3 stream; none otherwise (ruling R15).
+        object: Option<Bytes>,
+    },
+    /// An error Response inside a stream, verbatim, which ends it. Last event.
+    StreamError {
+        /// NPAMP-CC-STREAM event_id.
+        event_id: u64,
+        /// The agent's JSON-RPC error Response.
+        object: Bytes,
+    },
+}
+
+impl CallEvent {
+    /// Whether no event of the call follows.
+    pub fn is_last(&self) -> bool {
+        !matches!(self, Self::StreamEvent { .. })
+    }
+}
+
+/// An N-PAMP transport error (NPAMP-BRIDGE §6, NPAMP-CC-STREAM §6.4, NPAMP-CC-DOC §8).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TransportError {
+    /// Registered code.
+    pub code: u8,
+    /// Text for people, and the agent's HTTP status where ruling R14 says so.
+    pub message: String,
+    /// The failure was a deadline (504 rather than 502 at the HTTP edge).
+    pub timed_out: bool,
+}
+
+/// What the mapper asks the egress edge to do for one exchange.
+#[derive(Debug, Clone)]
+pub struct Dispatch {
+    /// The association the exchange belongs to; its outbound pressure paces the agent's stream.
+    pub association: AssociationId,
+    /// Index of the agent, resolved from the server name by [`AgentDirectory`].
+    pub agent: usize,
+    /// What to send.
+    pub action: DispatchAction,
+    /// Service parameters to send, exactly these (ruling R13).
+    pub parameters: ServiceParameters,
+}
+
+/// The HTTP exchange with the agent.
+#[derive(Debug, Clone)]
+pub enum DispatchAction {
+    /// POST the object to the agent's URL; the reply's content type decides between body and stream.
+    Request {
+        /// JSON-RPC object, verbatim.
+        object: Bytes,
+    },
+    /// POST the object and ignore the answer.
+    Notification {
+        /// JSON-RPC object, verbatim.
+        object: Bytes,
+    },
+    /// GET the agent's card.
+    Card,
+}
+
+/// What the egress edge tells the mapper about a dispatched exchange.
+#[derive(Debug, Clone)]
+pub enum AgentEvent {
+    /// A complete reply that is no SSE stream, whatever its status. Last event.
+    Body {
+        /// HTTP status.
+        status: u16,
+        /// Content-Type as sent, empty when absent.
+        content_type: String,
+        /// Retry-After as sent.
+        retry_after: Option<String>,
+        /// Whole body.
+        body: Bytes,
+    },
+    /// A 2xx head with `text/event-stream`: a stream has begun.
+    StreamOpen,
+    /// The data of one SSE event.
+    StreamEvent(Bytes),
+    /// The agent closed its stream in order. Last event.
+    StreamEnd,
+    /// No reply or no orderly end. Last event.
+    Failed {
+        /// Short text for the transport error.
+        message: String,
+        /// It was a deadline.
+        timed_out: bool,
+    },
+}
+
+/// Finds the configured agent for a link's server name (ruling R12).
+pub trait AgentDirectory {
+    /// Index of the agent whose name equals the server name or its first label, else the default agent.
+    fn agent_for(&self, server_name: &str) -> Option<usize>;
+}
+
+/// Input of the mapper.
+#[derive(Debug)]
+pub enum Input {
+    /// An association is established and its HELLO exchange, if any, is complete.
+    Up {
+        /// Which.
+        association: AssociationId,
+        /// What it is.
+        info: AssociationInfo,
+    },
+    /// An association is gone; every exchange on it fails.
+    Down {
+        /// Which.
+        association: AssociationId,
+        /// Why.
+        reason: DownReason,
+    },
+    /// An opened frame of a channel-specific type on the Bridge or Discovery channel.
+    Frame {
+        /// Which association.
+        association: AssociationId,
+        /// Channel identifier.
+        channel: u16,
+        /// Frame type.
+        frame_type: u16,
+        /// Opened payload.
+        payload: Bytes,
+    },
+    /// A call from an ingress edge.
+    Call {
+        /// The association to carry it.
+        association: AssociationId,
+        /// Names the call.
+        call: CallId,
+        /// What to carry.
+        request: CallRequest,
+    },
+    /// The ingress client left or its deadline passed; no event is wanted any more.
+    CallGone {
+        /// Which.
+        call: CallId,
+    },
+    /// News of a dispatched exchange.
+    Agent {
+        /// Which.
+        exchange: ExchangeId,
+        /// What.
+        event: AgentEvent,
+    },
+}
+
+/// Output of the mapper.
+#[derive(Debug)]
+pub enum Output {
+    /// Seal and send.
+    Frame {
+        /// Association.
+        association: AssociationId,
+        /// Channel identifier.
+        channel: u16,
+        /// Frame type.
+        frame_type: u16,
+        /// Payload before sealing.
+        payload: Vec<u8>,
+    },
+    /// Tell the caller.
+    Call {
+        /// Which call.
+        call: CallId,
+        /// What happened.
+        event: CallEvent,
+    },
+    /// Start an HTTP exchange with the agent.
+    Dispatch {
+        /// Names it.
+        exchange: ExchangeId,
+        /// What to do.
+        dispatch: Dispatch,
+    },
+    /// Drop the HTTP exchange with the agent: nobody waits for it.
+    Cancel {
+        /// Which.
+        exchange: ExchangeId,
+    },
+    /// Answer a bad frame with a core ERROR frame on its channel (ruling R26).
+    ChannelError {
+        /// Association.
+        association: AssociationId,
+        /// Channel.
+        channel: u16,
+        /// Text.
+        message: String,
+    },
+}

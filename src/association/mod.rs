@@ -1,0 +1,2 @@
+//! association
+#![forbid(unsafe_code)]

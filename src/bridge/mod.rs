@@ -1,0 +1,2 @@
+//! bridge
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! cli
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! crypto
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! engine
+#![allow(unsafe_code)]

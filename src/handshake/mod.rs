@@ -1,0 +1,2 @@
+//! handshake
+#![forbid(unsafe_code)]

@@ -1,0 +1,123 @@
+//! Every bound of the relay in one place, with the relations between them
+//! asserted at compile time. `[limits]` in the configuration lowers the ones
+//! that a deployment may lower; nothing raises them.
+#![forbid(unsafe_code)]
+
+use std::time::Duration;
+
+/// Largest N-PAMP frame, header and tag included, in octets.
+pub const FRAME_OCTETS_MAX: usize = 16 * 1024 * 1024;
+/// Largest foreign message (JSON-RPC object, document part), in octets.
+pub const FOREIGN_MESSAGE_OCTETS_MAX: usize = 8 * 1024 * 1024;
+/// Largest handshake frame payload, in octets: KEM share, identity and signature of the largest profile fit.
+pub const HANDSHAKE_PAYLOAD_OCTETS_MAX: usize = 64 * 1024;
+/// Largest payload of a Control-channel frame after the handshake (HELLO, PING, ERROR …), in octets.
+pub const CONTROL_PAYLOAD_OCTETS_MAX: usize = 64 * 1024;
+/// Largest payload octets of a PING that is echoed; a longer one is a protocol error.
+pub const PING_PAYLOAD_OCTETS_MAX: usize = 1024;
+/// Longest text in an ERROR or CLOSE body, in octets; the rest is cut.
+pub const ERROR_TEXT_OCTETS_MAX: usize = 512;
+/// Entries in a HELLO `protocols`, `params` or `grease` list.
+pub const HELLO_ENTRIES_MAX: usize = 256;
+/// Outstanding exchanges per association and direction.
+pub const EXCHANGES_PER_ASSOCIATION_MAX: usize = 4096;
+/// Longest method name the envelope can carry, in octets (its length field is one octet).
+pub const METHOD_OCTETS_MAX: usize = 255;
+/// Longest correlation_id, in octets (its length field is one octet).
+pub const CORRELATION_ID_OCTETS_MAX: usize = 255;
+/// Random octets that open every correlation_id of ours (ruling R11).
+pub const CORRELATION_RANDOM_OCTETS: usize = 16;
+/// Sealed octets in flight per association before sealing waits.
+pub const IN_FLIGHT_OCTETS_MAX: usize = 256 * 1024;
+/// Unsealed octets queued per association above which sources pause.
+pub const OUTBOUND_QUEUE_HIGH_OCTETS: usize = 1024 * 1024;
+/// Unsealed octets queued per association below which sources resume.
+pub const OUTBOUND_QUEUE_LOW_OCTETS: usize = 256 * 1024;
+/// Foreign-message octets held per association, all directions and queues; above it requests are NotDelivered.
+pub const ASSOCIATION_OCTETS_MAX: usize = 64 * 1024 * 1024;
+/// Foreign-message octets held per process.
+pub const PROCESS_OCTETS_MAX: usize = 1024 * 1024 * 1024;
+/// Frames in one queue between a shard and a mapping worker.
+pub const QUEUE_FRAMES_MAX: usize = 4096;
+/// Octets in one queue between a shard and a mapping worker.
+pub const QUEUE_OCTETS_MAX: usize = 8 * 1024 * 1024;
+/// Size of one provided receive buffer, in octets.
+pub const RECEIVE_BUFFER_OCTETS: usize = 64 * 1024;
+/// Provided receive buffers per shard; a power of two.
+pub const RECEIVE_BUFFERS: u16 = 64;
+/// Octets one armed multishot receive may take before it must be armed again.
+pub const RECEIVE_CREDIT_OCTETS: u32 = 512 * 1024;
+/// Associations one shard owns.
+pub const ASSOCIATIONS_PER_SHARD_MAX: usize = 65_536;
+/// Inbound handshakes under way at once; further connections wait in the backlog.
+pub const INBOUND_HANDSHAKES_MAX: usize = 256;
+/// Outbound dials under way at once, a budget of their own so that a flood cannot block recovery.
+pub const OUTBOUND_HANDSHAKES_MAX: usize = 64;
+/// Tag failures after which an association closes (ruling R24).
+pub const TAG_FAILURES_MAX: u32 = 8;
+/// Association pools (distinct service-parameter sets) per route (ruling R13).
+pub const PARAMETER_SETS_PER_ROUTE_MAX: usize = 8;
+/// Longest value of one service parameter line, in octets.
+pub const PARAMETER_VALUE_OCTETS_MAX: usize = 1024;
+/// Service parameter lines in one request.
+pub const PARAMETER_LINES_MAX: usize = 16;
+/// HTTP request head, in octets.
+pub const HTTP_HEAD_OCTETS_MAX: usize = 64 * 1024;
+/// HTTP connections per ingress unit.
+pub const HTTP_CONNECTIONS_MAX: usize = 16_384;
+/// One SSE event's data from an agent, in octets; it must fit a foreign message.
+pub const SSE_EVENT_OCTETS_MAX: usize = FOREIGN_MESSAGE_OCTETS_MAX;
+/// Events buffered for one slow SSE client before it is cut (ruling R19).
+pub const STREAM_BUFFER_EVENTS_MAX: usize = 1024;
+/// Octets buffered for one slow SSE client before it is cut (ruling R19).
+pub const STREAM_BUFFER_OCTETS_MAX: usize = 16 * 1024 * 1024;
+/// Agent card, in octets.
+pub const CARD_OCTETS_MAX: usize = 1024 * 1024;
+/// Reassembled document, in octets.
+pub const DOCUMENT_OCTETS_MAX: usize = FOREIGN_MESSAGE_OCTETS_MAX;
+/// Configuration file, in octets.
+pub const CONFIG_OCTETS_MAX: usize = 1024 * 1024;
+/// Calls that wait for a route's association to come up, per unit.
+pub const CALLS_WAITING_MAX: usize = 4096;
+
+/// TLS and N-PAMP handshake together.
+pub const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
+/// Unary exchange from request to reply.
+pub const UNARY_TIME: Duration = Duration::from_secs(60);
+/// SSE head goes out with the first event or after this (ruling R27).
+pub const STREAM_HEAD_TIME: Duration = Duration::from_secs(1);
+/// Keep-alive comment on an idle SSE response at the ingress.
+pub const SSE_KEEP_ALIVE_TIME: Duration = Duration::from_secs(15);
+/// Silence after which an association is probed with PING.
+pub const IDLE_PROBE_TIME: Duration = Duration::from_secs(20);
+/// Time a PING may go unanswered.
+pub const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time CLOSE waits for CLOSE_ACK.
+pub const CLOSE_TIME: Duration = Duration::from_secs(2);
+/// Time in-flight exchanges may finish after SIGTERM.
+pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
+/// TCP connect to an agent or an upstream.
+pub const CONNECT_TIME: Duration = Duration::from_secs(5);
+/// Time an HTTP client may take to send its request head.
+pub const HTTP_HEAD_TIME: Duration = Duration::from_secs(30);
+/// Time without one octet of a request body after which the client is given up.
+pub const HTTP_BODY_TIME: Duration = Duration::from_secs(30);
+
+const _: () = {
+    assert!(
+        FOREIGN_MESSAGE_OCTETS_MAX + 4096 < FRAME_OCTETS_MAX,
+        "a foreign message fits one frame"
+    );
+    assert!(OUTBOUND_QUEUE_LOW_OCTETS < OUTBOUND_QUEUE_HIGH_OCTETS);
+    assert!(OUTBOUND_QUEUE_HIGH_OCTETS < ASSOCIATION_OCTETS_MAX);
+    assert!(ASSOCIATION_OCTETS_MAX < PROCESS_OCTETS_MAX);
+    assert!(
+        QUEUE_OCTETS_MAX >= FOREIGN_MESSAGE_OCTETS_MAX,
+        "a queue holds the largest message"
+    );
+    assert!(STREAM_BUFFER_OCTETS_MAX >= FOREIGN_MESSAGE_OCTETS_MAX);
+    assert!(RECEIVE_BUFFERS.is_power_of_two());
+    assert!(RECEIVE_CREDIT_OCTETS as usize >= RECEIVE_BUFFER_OCTETS);
+    assert!(RECEIVE_CREDIT_OCTETS as usize <= RECEIVE_BUFFER_OCTETS * RECEIVE_BUFFERS as usize / 4);
+    assert!(CORRELATION_RANDOM_OCTETS < CORRELATION_ID_OCTETS_MAX);
+};

@@ -1,0 +1,2 @@
+//! link
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! The `npamp-relay` command.
+
+fn main() {}

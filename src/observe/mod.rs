@@ -1,0 +1,2 @@
+//! observe
+#![forbid(unsafe_code)]

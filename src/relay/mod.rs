@@ -1,0 +1,4 @@
+//! Composition: edge ↔ mapping ↔ association ↔ engine, and routing.
+#![forbid(unsafe_code)]
+
+pub mod settings;

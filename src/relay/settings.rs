@@ -1,0 +1,160 @@
+//! Everything the relay is told at start-up: plain values, validated before
+//! they get here. `cli` fills them from a configuration file.
+
+use crate::edge::settings::{AgentSettings, IngressSettings, TlsFiles};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The whole of it.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// PKCS#8 PEM of this relay's Ed25519 identity.
+    pub identity: PathBuf,
+    /// N-PAMP responders.
+    pub listeners: Vec<ListenSettings>,
+    /// A2A agents behind this relay.
+    pub agents: Vec<AgentSettings>,
+    /// HTTP listeners.
+    pub ingresses: Vec<IngressSettings>,
+    /// Where ingress paths lead; indexed by [`crate::edge::settings::RoutePath::route`].
+    pub routes: Vec<RouteSettings>,
+    /// Engine.
+    pub engine: EngineSettings,
+    /// Policy.
+    pub policy: PolicySettings,
+    /// Bounds that may be lowered.
+    pub limits: LimitSettings,
+    /// Admin listener and logs.
+    pub observe: ObserveSettings,
+}
+
+/// Whether a peer must open its association with HELLO (ruling R6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HelloMode {
+    /// The only conforming setting.
+    #[default]
+    Required,
+    /// Accepts a peer without HELLO, with Control and Bridge only.
+    Optional,
+}
+
+/// One N-PAMP responder.
+#[derive(Debug, Clone)]
+pub struct ListenSettings {
+    /// Address.
+    pub address: SocketAddr,
+    /// The link's certificate.
+    pub tls: TlsFiles,
+    /// Allowed initiators, `ed25519:<base64url>`; empty refuses all, `*` allows any.
+    pub peers: Vec<String>,
+    /// HELLO.
+    pub hello: HelloMode,
+}
+
+/// How the link's certificate is checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TlsVerify {
+    /// Chain and name.
+    #[default]
+    Full,
+    /// Not at all; the pinned N-PAMP identity authenticates the peer.
+    Pinned,
+}
+
+/// One upstream.
+#[derive(Debug, Clone)]
+pub struct RouteSettings {
+    /// Path prefix, for logs and metrics.
+    pub path: String,
+    /// `host:port`.
+    pub upstream: String,
+    /// SNI, and the name the certificate must cover.
+    pub server_name: String,
+    /// Pinned responder identity, `ed25519:<base64url>`.
+    pub peer: Option<String>,
+    /// Roots for the link; the system's when absent.
+    pub tls_ca: Option<PathBuf>,
+    /// Certificate check.
+    pub tls_verify: TlsVerify,
+    /// HELLO.
+    pub hello: HelloMode,
+}
+
+/// Which AEAD implementation seals frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AeadChoice {
+    /// The best this machine offers.
+    #[default]
+    Auto,
+    /// `ring` for every frame.
+    Ring,
+}
+
+/// Threads.
+#[derive(Debug, Clone)]
+pub struct EngineSettings {
+    /// Mapping worker threads; 0 maps inline on the units.
+    pub workers: usize,
+    /// Cores to pin units to; empty means every core the process may use.
+    pub cores: Vec<usize>,
+    /// AEAD.
+    pub aead: AeadChoice,
+}
+
+/// What unknown methods get (ruling R16).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UnknownMethods {
+    /// Carried, labelled destructive.
+    #[default]
+    Carry,
+    /// MethodUnsupported.
+    Refuse,
+}
+
+/// Policy.
+#[derive(Debug, Clone)]
+pub struct PolicySettings {
+    /// Unknown methods.
+    pub unknown_methods: UnknownMethods,
+    /// Effects an egress accepts, as NPAMP-BRIDGE §7 values 0–3.
+    pub allow: Vec<u8>,
+    /// Effects by peer identity, overriding `allow`.
+    pub peers: Vec<(String, Vec<u8>)>,
+    /// DocumentBinding TLV type stated in HELLO (ruling R9).
+    pub document_binding: Option<u16>,
+}
+
+/// Bounds and times that configuration may lower; see [`crate::limits`] for the defaults.
+#[derive(Debug, Clone)]
+pub struct LimitSettings {
+    /// Largest foreign message, in octets.
+    pub foreign_message_octets: usize,
+    /// Outstanding exchanges per association.
+    pub exchanges_per_association: usize,
+    /// Foreign octets per association.
+    pub association_octets: usize,
+    /// Foreign octets per process.
+    pub process_octets: usize,
+    /// TLS and N-PAMP handshake together.
+    pub handshake_time: Duration,
+    /// Deadline of a unary exchange.
+    pub unary_time: Duration,
+    /// Silence before a PING.
+    pub idle_probe_time: Duration,
+    /// Time a PING may go unanswered.
+    pub probe_timeout: Duration,
+    /// Time in-flight exchanges may finish after SIGTERM.
+    pub shutdown_grace: Duration,
+}
+
+/// Admin listener and logs.
+#[derive(Debug, Clone)]
+pub struct ObserveSettings {
+    /// Admin listener; none when absent.
+    pub admin: Option<SocketAddr>,
+    /// JSON lines instead of text.
+    pub log_json: bool,
+    /// Filter in `tracing` syntax.
+    pub log: String,
+}

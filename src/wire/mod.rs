@@ -1,0 +1,2 @@
+//! wire
+#![forbid(unsafe_code)]
