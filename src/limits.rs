@@ -35,6 +35,10 @@ pub const OUTBOUND_QUEUE_HIGH_OCTETS: usize = 1024 * 1024;
 pub const OUTBOUND_QUEUE_LOW_OCTETS: usize = 256 * 1024;
 /// Foreign-message octets held per association, all directions and queues; above it requests are NotDelivered.
 pub const ASSOCIATION_OCTETS_MAX: usize = 64 * 1024 * 1024;
+/// Deepest nesting of a received CBOR item.
+pub const CBOR_DEPTH_MAX: usize = 16;
+/// Capacity that a deframer keeps for the next straddling frame, in octets; a larger buffer is given back.
+pub const DEFRAMER_RETAINED_OCTETS_MAX: usize = 4096;
 /// Foreign-message octets held per process.
 pub const PROCESS_OCTETS_MAX: usize = 1024 * 1024 * 1024;
 /// Frames in one queue between a shard and a mapping worker.
