@@ -1,5 +1,91 @@
 //! HTTP edges: ingress for ordinary A2A clients, egress to A2A agents, SSE in
 //! both directions, and the one place where failures become HTTP responses.
+//!
+//! An edge runs on one thread: a tokio current-thread runtime inside a
+//! `LocalSet`. It reaches the mapper through [`Mapping`], which the relay
+//! implements, and never knows what an association or a frame looks like. It
+//! never re-serialises a JSON-RPC body and never invents a JSON-RPC error for a
+//! failure below JSON-RPC (rulings R14, R22).
 #![forbid(unsafe_code)]
 
+pub mod call;
 pub mod settings;
+pub mod stats;
+
+pub use call::{CallHandle, CallSink, Overflow};
+pub use stats::EdgeStats;
+
+use crate::a2a::port::{AgentEvent, AssociationId, CallRequest, ExchangeId, ServiceParameters};
+use std::path::PathBuf;
+use std::task::{Context, Poll};
+
+/// What the edges need of the relay: somewhere to send calls and agents' answers.
+///
+/// Every method is called on the edge's own thread, never while the edge holds
+/// a borrow of its own state, so an implementation may call back into the edge.
+pub trait Mapping: 'static {
+    /// Starts a call on a route. The relay finds or dials the association of
+    /// the service-parameter set; that it is not up yet is no refusal.
+    fn call(
+        &self,
+        route: usize,
+        parameters: ServiceParameters,
+        request: CallRequest,
+    ) -> Result<CallHandle, CallRefusal>;
+
+    /// News of an exchange that was given to the egress.
+    fn agent_event(&self, exchange: ExchangeId, event: AgentEvent);
+
+    /// Ready when the association's outbound queue is low enough to read more
+    /// from an agent, or the association is gone.
+    fn poll_ready(&self, association: AssociationId, cx: &mut Context<'_>) -> Poll<()>;
+}
+
+/// Why the relay does not take a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CallRefusal {
+    /// The route has as many service-parameter sets in use as it may have (ruling R13): HTTP 431.
+    #[error("too many distinct service-parameter sets on this route")]
+    TooManyParameterSets,
+    /// A bound on calls or octets is reached: HTTP 503.
+    #[error("the relay is at a bound and takes no further calls")]
+    Overloaded,
+    /// The relay is going away: HTTP 503.
+    #[error("the relay is shutting down")]
+    ShuttingDown,
+}
+
+/// Why an edge cannot start. All are faults of the configuration or the machine.
+#[derive(Debug, thiserror::Error)]
+pub enum EdgeError {
+    /// A configured file cannot be read.
+    #[error("{path}: {source}")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A configured file was read but does not hold what it should.
+    #[error("{path}: {problem}")]
+    Content {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// TLS refuses the certificate, the key or the roots.
+    #[error("TLS: {0}")]
+    Tls(#[from] rustls::Error),
+    /// A URL in the configuration is no `http` or `https` URL of the form needed.
+    #[error("{url}: {problem}")]
+    Url {
+        /// As configured.
+        url: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The listener cannot be used.
+    #[error("listener: {0}")]
+    Listener(std::io::Error),
+}
