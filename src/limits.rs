@@ -27,6 +27,8 @@ pub const METHOD_OCTETS_MAX: usize = 255;
 pub const CORRELATION_ID_OCTETS_MAX: usize = 255;
 /// Random octets that open every correlation_id of ours (ruling R11).
 pub const CORRELATION_RANDOM_OCTETS: usize = 16;
+/// Exchanges per channel whose caller left and whose late replies are still told from unknown ones.
+pub const ABANDONED_EXCHANGES_REMEMBERED_MAX: usize = 256;
 /// Sealed octets in flight per association before sealing waits.
 pub const IN_FLIGHT_OCTETS_MAX: usize = 256 * 1024;
 /// Unsealed octets queued per association above which sources pause.
