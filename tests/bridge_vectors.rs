@@ -77,10 +77,22 @@ fn envelope_decode() {
         let decoded = result.expect(&name);
         let expected = &test["expected"];
         let envelope = decoded.envelope;
-        assert_eq!(envelope.protocol_id.0, number(&expected["protocol_id"]), "{name}");
-        assert_eq!(envelope.kind.octet(), number(&expected["message_kind"]), "{name}");
-        assert_eq!(envelope.content_type.0, number(&expected["content_type"]), "{name}");
-        assert_eq!(envelope.flags.0, number(&expected["flags"]), "{name}");
+        assert_eq!(
+            envelope.protocol_id.0,
+            number::<u8>(&expected["protocol_id"]),
+            "{name}"
+        );
+        assert_eq!(
+            envelope.kind.octet(),
+            number::<u8>(&expected["message_kind"]),
+            "{name}"
+        );
+        assert_eq!(
+            envelope.content_type.0,
+            number::<u8>(&expected["content_type"]),
+            "{name}"
+        );
+        assert_eq!(envelope.flags.0, number::<u8>(&expected["flags"]), "{name}");
         assert_eq!(envelope.flags.is_final(), expected["final"], "{name}");
         assert_eq!(envelope.correlation_id, octets(&expected["corr"]), "{name}");
         assert_eq!(envelope.method, expected["method"], "{name}");
@@ -88,7 +100,11 @@ fn envelope_decode() {
         match decoded.safety {
             None => assert!(expected["safety"].is_null(), "{name}"),
             Some(label) => {
-                assert_eq!(label.effect.0, number(&expected["safety"]["effect"]), "{name}");
+                assert_eq!(
+                    label.effect.0,
+                    number::<u8>(&expected["safety"]["effect"]),
+                    "{name}"
+                );
                 assert_eq!(label.scope, expected["safety"]["scope"], "{name}");
             }
         }

@@ -116,9 +116,7 @@ pub fn verify_single_part<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bridge::envelope::{
-        ContentType, Envelope, EnvelopeFlags, MessageKind, ProtocolId,
-    };
+    use crate::bridge::envelope::{ContentType, Envelope, EnvelopeFlags, MessageKind, ProtocolId};
 
     fn reply<'a>(binding: Option<DocumentBinding<'a>>, foreign: &'a [u8]) -> Payload<'a> {
         Payload {

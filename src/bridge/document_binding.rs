@@ -84,8 +84,8 @@ impl<'a> DocumentBinding<'a> {
             .split_first_chunk::<2>()
             .ok_or(BridgeError::BindingLength)?;
         let (digest, rest) = sized(rest).ok_or(BridgeError::BindingLength)?;
-        let &[proof_count, index, alg0, alg1] = <&[u8; 4]>::try_from(rest)
-            .map_err(|_| BridgeError::BindingLength)?;
+        let &[proof_count, index, alg0, alg1] =
+            <&[u8; 4]>::try_from(rest).map_err(|_| BridgeError::BindingLength)?;
         let algorithm = u16::from_be_bytes([alg0, alg1]);
         if doc_id.is_empty() {
             return Err(BridgeError::BindingDocId);
@@ -162,10 +162,8 @@ impl<'a> DocumentBinding<'a> {
 /// ruling R8 (first octet 0x00 or ≥ 0x80) and not taken. Registered core types
 /// below 0x0015 are taken.
 pub fn tag_is_usable(tag: u16) -> bool {
-    let readable = tag < 0x0100 || tag >= 0x8000;
-    readable
-        && tag > 0x0014
-        && ![envelope::TAG, safety::TAG, stream_control::TAG].contains(&tag)
+    let readable = !(0x0100..0x8000).contains(&tag);
+    readable && tag > 0x0014 && ![envelope::TAG, safety::TAG, stream_control::TAG].contains(&tag)
 }
 
 #[cfg(test)]

@@ -271,7 +271,10 @@ mod tests {
             assert_eq!(MessageKind::from_frame_type(kind.frame_type()), Some(kind));
             assert_eq!(MessageKind::from_octet(kind.octet()), Some(kind));
         }
-        assert_eq!(MessageKind::from_frame_type(0x0102), Some(MessageKind::Error));
+        assert_eq!(
+            MessageKind::from_frame_type(0x0102),
+            Some(MessageKind::Error)
+        );
         assert_eq!(MessageKind::from_octet(4), Some(MessageKind::Error));
         assert_eq!(MessageKind::from_frame_type(0x0106), None);
         assert_eq!(MessageKind::from_octet(0), None);

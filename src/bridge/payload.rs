@@ -8,9 +8,10 @@ use crate::bridge::envelope::{self, Envelope, MessageKind, ProtocolId};
 use crate::bridge::error::BridgeError;
 use crate::bridge::safety::{self, SafetyLabel};
 use crate::bridge::stream_control::{self, StreamControl};
+use crate::wire::Tlv;
 
 /// Octets of a TLV before its value.
-const TLV_HEAD: usize = 4;
+const TLV_HEAD: usize = Tlv::HEAD_LEN;
 
 /// A decoded payload, or one to encode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +61,11 @@ pub fn decode_with(
             }
             safety::TAG => put(&mut found.safety, value, BridgeError::SafetyDuplicate)?,
             stream_control::TAG => {
-                put(&mut found.control, value, BridgeError::StreamControlDuplicate)?;
+                put(
+                    &mut found.control,
+                    value,
+                    BridgeError::StreamControlDuplicate,
+                )?;
             }
             tag if Some(tag) == document_binding => {
                 // The last TLV by rule: all after it is document, whatever it starts with.
@@ -190,8 +195,8 @@ fn next_tag(octets: &[u8]) -> Option<u16> {
 
 /// The value of the TLV at the front and what follows it, if it is all there.
 fn split_tlv(octets: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (head, rest) = octets.split_first_chunk::<TLV_HEAD>()?;
-    rest.split_at_checked(usize::from(u16::from_be_bytes([head[2], head[3]])))
+    let (tlv, rest) = Tlv::decode(octets).ok()?;
+    Some((tlv.value, rest))
 }
 
 /// Writes a TLV head. Every value we write is at most 3 × 255 + 16 octets.
