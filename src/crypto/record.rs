@@ -1,0 +1,243 @@
+//! Sealing and opening one frame (draft §Key Schedule and Nonces, handshake
+//! binding §6.4): nonce is the initialization vector xor the sequence number,
+//! associated data is the 21-octet header prefix. It keeps no sequence: who
+//! calls decides that a (key, sequence) is used once.
+
+use std::hint::black_box;
+
+use ring::aead::{Aad, LessSafeKey, Nonce, UnboundKey};
+use thiserror::Error;
+use zeroize::{Zeroize, Zeroizing};
+
+use super::Suite;
+use crate::wire::Header;
+
+/// Octets of an AEAD tag.
+pub const TAG_LEN: usize = 16;
+/// Octets of an AEAD key.
+pub const KEY_LEN: usize = 32;
+/// Octets of an initialization vector and of a nonce.
+pub const IV_LEN: usize = 12;
+
+/// AEAD key and initialization vector. Wiped when dropped.
+pub struct KeyIv {
+    /// The key.
+    pub key: Zeroizing<[u8; KEY_LEN]>,
+    /// The initialization vector.
+    pub iv: Zeroizing<[u8; IV_LEN]>,
+}
+
+impl KeyIv {
+    pub(super) fn zero() -> Self {
+        Self {
+            key: Zeroizing::new([0; KEY_LEN]),
+            iv: Zeroizing::new([0; IV_LEN]),
+        }
+    }
+
+    /// From their octets.
+    pub fn new(key: &[u8; KEY_LEN], iv: &[u8; IV_LEN]) -> Self {
+        Self {
+            key: Zeroizing::new(*key),
+            iv: Zeroizing::new(*iv),
+        }
+    }
+
+    /// The key of frames under `suite`.
+    pub fn into_traffic_key(self, suite: Suite) -> TrafficKey {
+        TrafficKey {
+            suite,
+            key: Box::new(expanded(suite, &self.key)),
+            iv: self.iv,
+        }
+    }
+}
+
+impl std::fmt::Debug for KeyIv {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("KeyIv")
+    }
+}
+
+/// The tag of a frame does not verify; its payload was zeroed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("frame tag does not verify")]
+pub struct OpenError;
+
+/// Seals or opens the frames of one direction, epoch, suite and channel.
+pub struct TrafficKey {
+    suite: Suite,
+    // Boxed, so that moving the TrafficKey leaves no copy behind.
+    key: Box<LessSafeKey>,
+    iv: Zeroizing<[u8; IV_LEN]>,
+}
+
+impl TrafficKey {
+    /// The suite it was derived for.
+    pub const fn suite(&self) -> Suite {
+        self.suite
+    }
+
+    /// Seals a frame in place. `frame` is 36 octets for the header, which are
+    /// written, the plaintext, and 16 octets for the tag; `header.payload_length`
+    /// is all but the header. Another layout is a bug of the caller.
+    pub fn seal(&self, header: &Header, frame: &mut [u8]) {
+        assert_eq!(
+            Header::LEN + header.payload_length as usize,
+            frame.len(),
+            "the header states the length of the frame"
+        );
+        let (head, payload) = frame.split_at_mut(Header::LEN);
+        let (plaintext, tag_space) = payload.split_at_mut(payload.len() - TAG_LEN);
+        head.copy_from_slice(&header.encode());
+        let tag = self
+            .key
+            .seal_in_place_separate_tag(
+                self.nonce(header.sequence),
+                Aad::from(header.prefix()),
+                plaintext,
+            )
+            .expect("a frame is shorter than an AEAD message may be");
+        tag_space.copy_from_slice(tag.as_ref());
+    }
+
+    /// Opens ciphertext and tag in place and gives the plaintext. On failure
+    /// all of `payload` is zeroed.
+    pub fn open<'a>(
+        &self,
+        header: &Header,
+        payload: &'a mut [u8],
+    ) -> Result<&'a mut [u8], OpenError> {
+        let opened = self
+            .key
+            .open_in_place(
+                self.nonce(header.sequence),
+                Aad::from(header.prefix()),
+                payload,
+            )
+            .map(|plaintext| plaintext.len());
+        if let Ok(length) = opened {
+            Ok(&mut payload[..length])
+        } else {
+            payload.fill(0);
+            Err(OpenError)
+        }
+    }
+
+    fn nonce(&self, sequence: u64) -> Nonce {
+        Nonce::assume_unique_for_key(nonce(&self.iv, sequence))
+    }
+}
+
+impl Drop for TrafficKey {
+    fn drop(&mut self) {
+        // The expanded key has no wiping of its own: another one is written
+        // over it, and black_box keeps that write from being dropped as dead.
+        *self.key = expanded(self.suite, &[0; KEY_LEN]);
+        black_box(&mut *self.key);
+        self.iv.zeroize();
+    }
+}
+
+impl std::fmt::Debug for TrafficKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "TrafficKey({:?})", self.suite)
+    }
+}
+
+/// The nonce of a sequence number: `iv` xor the sequence in the low eight octets.
+pub fn nonce(iv: &[u8; IV_LEN], sequence: u64) -> [u8; IV_LEN] {
+    let mut nonce = *iv;
+    for (octet, sequence) in nonce[4..].iter_mut().zip(sequence.to_be_bytes()) {
+        *octet ^= sequence;
+    }
+    nonce
+}
+
+fn expanded(suite: Suite, key: &[u8; KEY_LEN]) -> LessSafeKey {
+    LessSafeKey::new(
+        UnboundKey::new(suite.algorithm(), key).expect("both suites have keys of 32 octets"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{ChannelId, Flags, FrameType};
+    use proptest::prelude::*;
+
+    fn key(suite: Suite) -> TrafficKey {
+        KeyIv::new(&[5; 32], &[6; 12]).into_traffic_key(suite)
+    }
+
+    fn sealed(suite: Suite, sequence: u64, plaintext: &[u8]) -> (Header, Vec<u8>) {
+        let header = Header {
+            flags: Flags::ENC,
+            frame_type: FrameType::PING,
+            channel: ChannelId::BRIDGE,
+            sequence,
+            payload_length: (plaintext.len() + TAG_LEN) as u32,
+        };
+        let mut frame = vec![0; Header::LEN + plaintext.len() + TAG_LEN];
+        frame[Header::LEN..Header::LEN + plaintext.len()].copy_from_slice(plaintext);
+        key(suite).seal(&header, &mut frame);
+        (header, frame)
+    }
+
+    #[test]
+    fn sendable() {
+        fn is_send<T: Send>() {}
+        is_send::<TrafficKey>();
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(sequence: u64, plaintext: Vec<u8>) {
+            for suite in Suite::ALL {
+                let (header, mut frame) = sealed(suite, sequence, &plaintext);
+                prop_assert_eq!(Header::decode(&frame), Ok(header));
+                let opened = key(suite).open(&header, &mut frame[Header::LEN..]).unwrap();
+                prop_assert_eq!(&*opened, &plaintext[..]);
+            }
+        }
+    }
+
+    /// Draft §Wire Format: every header field of the prefix is authenticated,
+    /// and so is every octet of ciphertext and tag; a failure zeroes the payload.
+    #[test]
+    fn every_octet_is_authenticated() {
+        for suite in Suite::ALL {
+            let (header, frame) = sealed(suite, 7, b"text");
+            for at in Header::LEN..frame.len() {
+                let mut changed = frame.clone();
+                changed[at] ^= 1;
+                assert!(
+                    key(suite)
+                        .open(&header, &mut changed[Header::LEN..])
+                        .is_err()
+                );
+                assert!(changed[Header::LEN..].iter().all(|&octet| octet == 0));
+            }
+            for field in 0..5 {
+                let mut other = header;
+                match field {
+                    0 => other.flags = Flags::ENC | Flags::URG,
+                    1 => other.frame_type = FrameType::CLOSE,
+                    2 => other.channel = ChannelId::CONTROL,
+                    3 => other.sequence += 1,
+                    _ => other.payload_length += 1,
+                }
+                let mut payload = frame[Header::LEN..].to_vec();
+                assert!(key(suite).open(&other, &mut payload).is_err());
+            }
+            assert!(key(suite).open(&header, &mut [0; 15]).is_err());
+            assert!(key(suite).open(&header, &mut []).is_err());
+        }
+    }
+
+    #[test]
+    fn debug_shows_no_secret() {
+        let shown = format!("{:?}", key(Suite::Aes256Gcm));
+        assert_eq!(shown, "TrafficKey(Aes256Gcm)");
+    }
+}
