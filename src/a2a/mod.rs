@@ -5,4 +5,6 @@
 //! Sans-IO: no socket, no thread, no clock. Never re-serialises a JSON body.
 #![forbid(unsafe_code)]
 
+pub mod json_rpc;
+pub mod method;
 pub mod port;

@@ -1,0 +1,608 @@
+//! The scan of a JSON-RPC 2.0 body: what kind of object it is, its method and
+//! its id token, over borrowed octets. Serves NPAMP-CC-JSONRPC §3–§8 and ruling
+//! R23, and finds the final status-update of NPAMP-MAP-A2A §6.
+//!
+//! Never re-serialises, never allocates for a value, and nests to no depth: the
+//! members are skipped by a parser that keeps its own stack. Only top-level
+//! members matter; names are compared decoded.
+
+use crate::reasons;
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::fmt;
+
+reasons! {
+    /// Why a body is not the JSON-RPC 2.0 object that was expected.
+    #[derive(thiserror::Error)]
+    pub enum ScanError {
+        /// No JSON text, or nothing at all.
+        #[error("not JSON")]
+        NotJson => "not_json",
+        /// An array.
+        #[error("a batch")]
+        Batch => "batch",
+        /// JSON, yet neither object nor array.
+        #[error("not an object")]
+        NotAnObject => "not_an_object",
+        /// `jsonrpc` is absent or not "2.0".
+        #[error("jsonrpc is not \"2.0\"")]
+        Version => "version",
+        /// A second top-level `jsonrpc`, `method` or `id`.
+        #[error("a member is repeated")]
+        DuplicateMember => "duplicate_member",
+        /// `method` is absent or no string.
+        #[error("no method")]
+        Method => "method",
+        /// `id` is neither string, number nor null, or a Response has none.
+        #[error("no usable id")]
+        Id => "id",
+        /// A Response without exactly one of `result` and `error`.
+        #[error("not exactly one of result and error")]
+        Outcome => "outcome",
+    }
+}
+
+impl ScanError {
+    /// The JSON-RPC error code with which an endpoint answers such a body (ruling R23).
+    pub fn json_rpc_code(self) -> i32 {
+        match self {
+            Self::NotJson => -32700,
+            _ => -32600,
+        }
+    }
+}
+
+/// A Request with an id, or a Notification.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// The method, decoded.
+    pub method: Cow<'a, str>,
+    /// The id, absent in a Notification.
+    pub id: Option<Id<'a>>,
+}
+
+/// A Response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Response<'a> {
+    /// The id.
+    pub id: Id<'a>,
+    /// Result or error.
+    pub outcome: Outcome<'a>,
+}
+
+impl Response<'_> {
+    /// Whether this may answer the Request with id `request`: equal ids, or an
+    /// error whose id is Null because it could not be determined (NPAMP-CC-JSONRPC §8.4).
+    pub fn answers(&self, request: Id<'_>) -> bool {
+        self.id.equals(request)
+            || (matches!(self.outcome, Outcome::Error(_)) && self.id.token() == "null")
+    }
+
+    /// Whether this is a v0.3 status-update whose `final` is true, which ends its
+    /// stream (NPAMP-MAP-A2A §6, ruling R15). Only the result's own members count.
+    pub fn is_final_status_update(&self) -> bool {
+        let Outcome::Result(result) = self.outcome else {
+            return false;
+        };
+        if !result.starts_with('{') {
+            return false;
+        }
+        let mut deserializer = serde_json::Deserializer::from_str(result);
+        deserializer
+            .deserialize_map(FinalVisitor)
+            .unwrap_or_default()
+    }
+}
+
+/// A Response's outcome as its raw JSON text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome<'a> {
+    /// `result`.
+    Result(&'a str),
+    /// `error`.
+    Error(&'a str),
+}
+
+/// A JSON-RPC id as the raw token: a JSON string with its quotes, a number or `null`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Id<'a>(&'a str);
+
+impl<'a> Id<'a> {
+    /// Takes a token that a scan found before.
+    pub fn from_token(token: &'a str) -> Self {
+        Self(token)
+    }
+
+    /// The token, octet for octet.
+    pub fn token(self) -> &'a str {
+        self.0
+    }
+
+    /// JSON equality: the same token, strings that decode to the same text, or
+    /// the same number however it is written. A string never equals a number.
+    pub fn equals(self, other: Id<'_>) -> bool {
+        if self.0 == other.0 {
+            return true;
+        }
+        match (self.0.as_bytes().first(), other.0.as_bytes().first()) {
+            (Some(b'"'), Some(b'"')) => match (text(self.0), text(other.0)) {
+                (Some(a), Some(b)) => a == b,
+                _ => false,
+            },
+            (Some(b'"' | b'n'), _) | (_, Some(b'"' | b'n')) => false,
+            _ => matches!((decimal(self.0), decimal(other.0)), (Some(a), Some(b)) if a == b),
+        }
+    }
+}
+
+/// Scans a body that must be a Request or a Notification.
+pub fn scan_request(body: &[u8]) -> Result<Request<'_>, ScanError> {
+    let members = members(body)?;
+    let method = members.method.ok_or(ScanError::Method)?;
+    let method = text(method).ok_or(ScanError::Method)?;
+    let id = members.id.map(id_of).transpose()?;
+    Ok(Request { method, id })
+}
+
+/// Scans a body that must be a Response.
+pub fn scan_response(body: &[u8]) -> Result<Response<'_>, ScanError> {
+    let members = members(body)?;
+    let id = id_of(members.id.ok_or(ScanError::Id)?)?;
+    let outcome = match (members.result, members.error) {
+        (Some(result), None) => Outcome::Result(result),
+        (None, Some(error)) => Outcome::Error(error),
+        _ => return Err(ScanError::Outcome),
+    };
+    Ok(Response { id, outcome })
+}
+
+/// Top-level members as raw tokens, `jsonrpc` already checked.
+#[derive(Debug, Default)]
+struct Members<'a> {
+    version: Option<&'a str>,
+    method: Option<&'a str>,
+    id: Option<&'a str>,
+    result: Option<&'a str>,
+    error: Option<&'a str>,
+    duplicate: bool,
+}
+
+fn members(body: &[u8]) -> Result<Members<'_>, ScanError> {
+    let body = std::str::from_utf8(body).map_err(|_| ScanError::NotJson)?;
+    let first = body
+        .bytes()
+        .find(|octet| !matches!(octet, b' ' | b'\t' | b'\n' | b'\r'));
+    let mut deserializer = serde_json::Deserializer::from_str(body);
+    if first != Some(b'{') {
+        // Whole and well-formed, else it is no JSON at all.
+        IgnoredAny::deserialize(&mut deserializer).map_err(|_| ScanError::NotJson)?;
+        deserializer.end().map_err(|_| ScanError::NotJson)?;
+        return Err(if first == Some(b'[') {
+            ScanError::Batch
+        } else {
+            ScanError::NotAnObject
+        });
+    }
+    let members = deserializer
+        .deserialize_map(MembersVisitor)
+        .map_err(|_| ScanError::NotJson)?;
+    deserializer.end().map_err(|_| ScanError::NotJson)?;
+    if members.duplicate {
+        return Err(ScanError::DuplicateMember);
+    }
+    if members.version.and_then(text).as_deref() != Some("2.0") {
+        return Err(ScanError::Version);
+    }
+    Ok(members)
+}
+
+fn id_of(token: &str) -> Result<Id<'_>, ScanError> {
+    match token.as_bytes().first() {
+        Some(b'"' | b'-' | b'0'..=b'9' | b'n') => Ok(Id(token)),
+        _ => Err(ScanError::Id),
+    }
+}
+
+/// A JSON string token decoded, borrowed when it holds no escape. `None` when it
+/// is no string, or one that no UTF-8 text can hold (a lone surrogate escape).
+fn text(token: &str) -> Option<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+    if !token.starts_with('"') {
+        return None;
+    }
+    serde_json::from_str::<Text<'_>>(token)
+        .ok()
+        .map(|text| text.0)
+}
+
+/// A JSON number as sign, significant digits and power of ten, so that every
+/// spelling of one number is the same value. `None` for an exponent beyond 18 digits.
+fn decimal(token: &str) -> Option<(bool, String, i64)> {
+    let (negative, rest) = match token.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, token),
+    };
+    let (mantissa, exponent) = match rest.find(['e', 'E']) {
+        Some(at) => (&rest[..at], &rest[at + 1..]),
+        None => (rest, "0"),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = [whole, fraction].concat();
+    let digits = digits.trim_start_matches('0');
+    let significant = digits.trim_end_matches('0');
+    if significant.is_empty() {
+        return Some((false, String::new(), 0));
+    }
+    if exponent.len() > 18 {
+        return None;
+    }
+    let exponent: i64 = exponent.parse().ok()?;
+    let power = exponent - fraction.len() as i64 + (digits.len() - significant.len()) as i64;
+    Some((negative, significant.to_owned(), power))
+}
+
+/// The member names that matter at the top level and in a result.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Name {
+    Version,
+    Method,
+    Id,
+    Result,
+    Error,
+    Kind,
+    Final,
+    Other,
+}
+
+struct NameSeed;
+
+impl<'de> DeserializeSeed<'de> for NameSeed {
+    type Value = Name;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Name, D::Error> {
+        // As octets: a name may hold a lone surrogate escape, which is JSON but no text.
+        deserializer.deserialize_bytes(self)
+    }
+}
+
+impl Visitor<'_> for NameSeed {
+    type Value = Name;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a member name")
+    }
+
+    fn visit_bytes<E: serde::de::Error>(self, name: &[u8]) -> Result<Name, E> {
+        Ok(match name {
+            b"jsonrpc" => Name::Version,
+            b"method" => Name::Method,
+            b"id" => Name::Id,
+            b"result" => Name::Result,
+            b"error" => Name::Error,
+            b"kind" => Name::Kind,
+            b"final" => Name::Final,
+            _ => Name::Other,
+        })
+    }
+
+    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Name, E> {
+        self.visit_bytes(name.as_bytes())
+    }
+}
+
+struct MembersVisitor;
+
+impl<'de> Visitor<'de> for MembersVisitor {
+    type Value = Members<'de>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+        let mut members = Members::default();
+        while let Some(name) = map.next_key_seed(NameSeed)? {
+            let slot = match name {
+                Name::Version => &mut members.version,
+                Name::Method => &mut members.method,
+                Name::Id => &mut members.id,
+                Name::Result => &mut members.result,
+                Name::Error => &mut members.error,
+                Name::Kind | Name::Final | Name::Other => {
+                    map.next_value::<IgnoredAny>()?;
+                    continue;
+                }
+            };
+            let value: &'de RawValue = map.next_value()?;
+            let repeated = slot.replace(value.get()).is_some();
+            // A repeated result or error is the endpoints' affair; the octets travel as they are.
+            members.duplicate |= repeated && !matches!(name, Name::Result | Name::Error);
+        }
+        Ok(members)
+    }
+}
+
+struct FinalVisitor;
+
+impl<'de> Visitor<'de> for FinalVisitor {
+    type Value = bool;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a result object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<bool, A::Error> {
+        // The last of repeated members counts, as for most JSON parsers.
+        let mut status_update = false;
+        let mut final_event = false;
+        while let Some(name) = map.next_key_seed(NameSeed)? {
+            match name {
+                Name::Kind => {
+                    let kind: &'de RawValue = map.next_value()?;
+                    status_update = text(kind.get()).as_deref() == Some("status-update");
+                }
+                Name::Final => {
+                    let value: &'de RawValue = map.next_value()?;
+                    final_event = value.get() == "true";
+                }
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(status_update && final_event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(body: &str) -> Result<Request<'_>, ScanError> {
+        scan_request(body.as_bytes())
+    }
+
+    fn response(body: &str) -> Result<Response<'_>, ScanError> {
+        scan_response(body.as_bytes())
+    }
+
+    /// NPAMP-CC-JSONRPC §4, §7: an id makes a Request, none a Notification; the token is raw.
+    #[test]
+    fn requests_and_notifications() {
+        let scanned = request(" {\"jsonrpc\":\"2.0\",\"id\": 1 ,\"method\":\"m\"}\r\n").unwrap();
+        assert_eq!(scanned.method, "m");
+        assert_eq!(scanned.id.unwrap().token(), "1");
+        let scanned = request(r#"{"method":"m","jsonrpc":"2.0"}"#).unwrap();
+        assert_eq!(scanned.id, None);
+        for id in [
+            "null",
+            "-1.5e+300",
+            r#""7""#,
+            r#""é\ud800""#,
+            "123456789012345678901234567890",
+        ] {
+            let body = format!(r#"{{"jsonrpc":"2.0","method":"m","id":{id}}}"#);
+            assert_eq!(request(&body).unwrap().id.unwrap().token(), id);
+        }
+    }
+
+    /// NPAMP-CC-JSONRPC §4: the method is the decoded string.
+    #[test]
+    fn methods_are_decoded() {
+        let scanned = request(r#"{"jsonrpc":"2.0","method":"message\/s\u0065nd"}"#).unwrap();
+        assert_eq!(scanned.method, "message/send");
+        let scanned = request(r#"{"jsonrpc":"2.0","\u006dethod":"x"}"#).unwrap();
+        assert_eq!(scanned.method, "x");
+    }
+
+    /// Ruling R23: which bodies are no Request, and the code that says so.
+    #[test]
+    fn each_invalid_request_has_its_reason() {
+        let cases = [
+            ("", ScanError::NotJson, -32700),
+            ("   ", ScanError::NotJson, -32700),
+            ("hello", ScanError::NotJson, -32700),
+            ("{", ScanError::NotJson, -32700),
+            (
+                r#"{"jsonrpc":"2.0","method":"m"} x"#,
+                ScanError::NotJson,
+                -32700,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","method":"m",}"#,
+                ScanError::NotJson,
+                -32700,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","method":"m","p":01}"#,
+                ScanError::NotJson,
+                -32700,
+            ),
+            ("\u{feff}{}", ScanError::NotJson, -32700),
+            ("[{}", ScanError::NotJson, -32700),
+            ("[]", ScanError::Batch, -32600),
+            (" [{}]", ScanError::Batch, -32600),
+            ("1", ScanError::NotAnObject, -32600),
+            ("null", ScanError::NotAnObject, -32600),
+            ("{}", ScanError::Version, -32600),
+            (
+                r#"{"jsonrpc":2.0,"method":"m"}"#,
+                ScanError::Version,
+                -32600,
+            ),
+            (
+                r#"{"jsonrpc":"1.0","method":"m"}"#,
+                ScanError::Version,
+                -32600,
+            ),
+            (r#"{"jsonrpc":"2.0"}"#, ScanError::Method, -32600),
+            (r#"{"jsonrpc":"2.0","method":1}"#, ScanError::Method, -32600),
+            (
+                r#"{"jsonrpc":"2.0","method":"\ud800"}"#,
+                ScanError::Method,
+                -32600,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","method":"m","id":{}}"#,
+                ScanError::Id,
+                -32600,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","method":"m","id":true}"#,
+                ScanError::Id,
+                -32600,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","method":"m","id":[1]}"#,
+                ScanError::Id,
+                -32600,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","method":"m","id":1,"id":1}"#,
+                ScanError::DuplicateMember,
+                -32600,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","method":"m","m\u0065thod":"n"}"#,
+                ScanError::DuplicateMember,
+                -32600,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","method":"m","jsonrpc":"2.0"}"#,
+                ScanError::DuplicateMember,
+                -32600,
+            ),
+        ];
+        for (body, error, code) in cases {
+            assert_eq!(request(body), Err(error), "{body}");
+            assert_eq!(error.json_rpc_code(), code);
+        }
+        assert_eq!(
+            scan_request(b"{\"jsonrpc\":\"2.0\",\"method\":\"\xff\"}"),
+            Err(ScanError::NotJson)
+        );
+    }
+
+    /// Ruling R23: only top-level members count, and other duplicates pass.
+    #[test]
+    fn nested_and_other_members_do_not_matter() {
+        let scanned = request(
+            r#"{"jsonrpc":"2.0","params":{"id":9,"id":8,"method":"x","jsonrpc":1},"method":"m","params":1,"\ud800":0,"id":"a"}"#,
+        )
+        .unwrap();
+        assert_eq!(scanned.method, "m");
+        assert_eq!(scanned.id.unwrap().token(), "\"a\"");
+    }
+
+    /// Input must not be able to overflow the stack.
+    #[test]
+    fn deep_nesting_is_skipped_without_recursion() {
+        for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
+            let depth = 1_000_000;
+            let inner = [&open.repeat(depth), "1", &close.repeat(depth)].concat();
+            let body = format!(r#"{{"jsonrpc":"2.0","method":"m","id":1,"params":{inner}}}"#);
+            assert_eq!(request(&body).unwrap().method, "m");
+            let body = format!(
+                r#"{{"jsonrpc":"2.0","id":1,"result":{{"kind":"status-update","x":{inner},"final":true}}}}"#
+            );
+            assert!(response(&body).unwrap().is_final_status_update());
+            let batch = [&open.repeat(depth), "1", &close.repeat(depth)].concat();
+            assert!(request(&batch).is_err());
+        }
+    }
+
+    /// NPAMP-CC-JSONRPC §5, §6: exactly one of result and error.
+    #[test]
+    fn responses() {
+        let scanned = response(r#"{"jsonrpc":"2.0","id":1,"result": {"a" : 1} }"#).unwrap();
+        assert_eq!(scanned.outcome, Outcome::Result(r#"{"a" : 1}"#));
+        let scanned = response(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32001}}"#).unwrap();
+        assert!(matches!(scanned.outcome, Outcome::Error(_)));
+        assert_eq!(
+            response(r#"{"jsonrpc":"2.0","id":1}"#),
+            Err(ScanError::Outcome)
+        );
+        assert_eq!(
+            response(r#"{"jsonrpc":"2.0","id":1,"result":1,"error":{}}"#),
+            Err(ScanError::Outcome)
+        );
+        assert_eq!(
+            response(r#"{"jsonrpc":"2.0","result":1}"#),
+            Err(ScanError::Id)
+        );
+        assert_eq!(
+            response(r#"{"jsonrpc":"2.0","id":1,"id":2,"result":1}"#),
+            Err(ScanError::DuplicateMember)
+        );
+        assert_eq!(response(r#"{"id":1,"result":1}"#), Err(ScanError::Version));
+    }
+
+    /// NPAMP-CC-JSONRPC §5, §8.2, §8.4: id equality, types kept apart, Null only for errors.
+    #[test]
+    fn ids_compare_as_json_values() {
+        let equal = |a, b| Id::from_token(a).equals(Id::from_token(b));
+        for (a, b) in [
+            ("1", "1"),
+            ("1", "1.0"),
+            ("100", "1e2"),
+            ("-0", "0"),
+            ("0.10", "1E-1"),
+            ("0e99999999999999999999", "0"),
+            (r#""a""#, r#""\u0061""#),
+            (r#""\/""#, r#""/""#),
+            ("null", "null"),
+        ] {
+            assert!(equal(a, b) && equal(b, a), "{a} {b}");
+        }
+        for (a, b) in [
+            ("1", "\"1\""),
+            ("1", "2"),
+            ("-1", "1"),
+            ("null", "0"),
+            ("null", "\"null\""),
+            ("10", "1"),
+            ("9007199254740993", "9007199254740992"),
+            ("1e99999999999999999999", "1e99999999999999999998"),
+            (r#""a""#, r#""A""#),
+        ] {
+            assert!(!equal(a, b) && !equal(b, a), "{a} {b}");
+        }
+        let result = response(r#"{"jsonrpc":"2.0","id":null,"result":1}"#).unwrap();
+        let error = response(r#"{"jsonrpc":"2.0","id":null,"error":{}}"#).unwrap();
+        assert!(!result.answers(Id::from_token("1")));
+        assert!(result.answers(Id::from_token("null")));
+        assert!(error.answers(Id::from_token("1")));
+        let other = response(r#"{"jsonrpc":"2.0","id":2,"error":{}}"#).unwrap();
+        assert!(!other.answers(Id::from_token("1")));
+    }
+
+    /// NPAMP-MAP-A2A §6, ruling R15: the final status-update, by the result's own members.
+    #[test]
+    fn the_final_status_update_is_found() {
+        let is_final = |result: &str| {
+            let body = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
+            response(&body).unwrap().is_final_status_update()
+        };
+        assert!(is_final(r#"{"kind":"status-update","final":true}"#));
+        assert!(is_final(
+            r#"{"final" : true, "status":{"final":false}, "k\u0069nd":"status\u002dupdate"}"#
+        ));
+        assert!(!is_final(r#"{"kind":"status-update","final":false}"#));
+        assert!(!is_final(r#"{"kind":"status-update","final":"true"}"#));
+        assert!(!is_final(r#"{"kind":"status-update"}"#));
+        assert!(!is_final(r#"{"kind":"artifact-update","final":true}"#));
+        assert!(!is_final(r#"{"final":true}"#));
+        assert!(!is_final(
+            r#"{"kind":"task","x":{"kind":"status-update","final":true}}"#
+        ));
+        assert!(!is_final(r#"{"statusUpdate":{"final":true}}"#));
+        assert!(!is_final("[]"));
+        assert!(!is_final("null"));
+        let error =
+            response(r#"{"jsonrpc":"2.0","id":1,"error":{"kind":"status-update","final":true}}"#);
+        assert!(!error.unwrap().is_final_status_update());
+    }
+}
