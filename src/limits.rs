@@ -1,6 +1,7 @@
 //! Every bound of the relay in one place, with the relations between them
 //! asserted at compile time. `[limits]` in the configuration lowers the ones
-//! that a deployment may lower; nothing raises them.
+//! that a deployment may lower; nothing raises them. A time whose default is not
+//! its bound has a `_MAX` beside it.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
@@ -86,28 +87,71 @@ pub const CONFIG_OCTETS_MAX: usize = 1024 * 1024;
 /// Calls that wait for a route's association to come up, per unit.
 pub const CALLS_WAITING_MAX: usize = 4096;
 
+/// Octets that a lowered octet limit must leave.
+pub const LOWERED_OCTETS_MIN: usize = 1024;
+/// `[[listen]]` tables, and `[[ingress]]` tables, in a configuration.
+pub const LISTENERS_MAX: usize = 64;
+/// `[[agent]]` tables in a configuration.
+pub const AGENTS_MAX: usize = 4096;
+/// `[[route]]` tables in a configuration.
+pub const ROUTES_MAX: usize = 4096;
+/// Allowed initiators of one listener.
+pub const PEERS_MAX: usize = 4096;
+/// Mapping worker threads.
+pub const WORKERS_MAX: usize = 64;
+/// Core numbers that can be named, from 0.
+pub const CORES_MAX: usize = 1024;
+/// One PEM, token or credential file, in octets.
+pub const PEM_FILE_OCTETS_MAX: usize = 1024 * 1024;
+/// Idle connections kept to one agent, per unit.
+pub const AGENT_IDLE_CONNECTIONS_MAX: usize = 256;
+/// Connections to the admin listener; further ones wait in the backlog.
+pub const ADMIN_CONNECTIONS_MAX: usize = 16;
+/// Tasks that the demonstration agent remembers; the oldest are forgotten.
+pub const DEMO_TASKS_MAX: usize = 1024;
+/// Message octets that the demonstration agent remembers, all tasks together.
+pub const DEMO_OCTETS_MAX: usize = 64 * 1024 * 1024;
+/// Events that the demonstration agent makes of one message.
+pub const DEMO_EVENTS_MAX: usize = 64;
+/// Push notification configurations per task of the demonstration agent.
+pub const DEMO_PUSH_CONFIGS_MAX: usize = 16;
+/// Connections to the demonstration agent; further ones wait in the backlog.
+pub const DEMO_CONNECTIONS_MAX: usize = 4096;
+
 /// TLS and N-PAMP handshake together.
 pub const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
 /// Unary exchange from request to reply.
 pub const UNARY_TIME: Duration = Duration::from_secs(60);
+/// Longest deadline that a unary exchange may be given; people's agents think for minutes.
+pub const UNARY_TIME_MAX: Duration = Duration::from_secs(3600);
 /// SSE head goes out with the first event or after this (ruling R27).
 pub const STREAM_HEAD_TIME: Duration = Duration::from_secs(1);
 /// Keep-alive comment on an idle SSE response at the ingress.
 pub const SSE_KEEP_ALIVE_TIME: Duration = Duration::from_secs(15);
+/// Shortest keep-alive comment interval.
+pub const SSE_KEEP_ALIVE_TIME_MIN: Duration = Duration::from_millis(10);
 /// Silence after which an association is probed with PING.
 pub const IDLE_PROBE_TIME: Duration = Duration::from_secs(20);
+/// Longest silence that may be configured before a PING.
+pub const IDLE_PROBE_TIME_MAX: Duration = Duration::from_secs(600);
 /// Time a PING may go unanswered.
 pub const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest time that may be configured for a PING to go unanswered.
+pub const PROBE_TIMEOUT_MAX: Duration = Duration::from_secs(60);
 /// Time CLOSE waits for CLOSE_ACK.
 pub const CLOSE_TIME: Duration = Duration::from_secs(2);
 /// Time in-flight exchanges may finish after SIGTERM.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
+/// Longest shutdown grace that may be configured.
+pub const SHUTDOWN_GRACE_MAX: Duration = Duration::from_secs(3600);
 /// TCP connect to an agent or an upstream.
 pub const CONNECT_TIME: Duration = Duration::from_secs(5);
 /// Time an HTTP client may take to send its request head.
 pub const HTTP_HEAD_TIME: Duration = Duration::from_secs(30);
 /// Time without one octet of a request body after which the client is given up.
 pub const HTTP_BODY_TIME: Duration = Duration::from_secs(30);
+/// Pause between two events of a demonstration stream.
+pub const DEMO_EVENT_TIME: Duration = Duration::from_millis(200);
 
 const _: () = {
     assert!(
@@ -122,6 +166,8 @@ const _: () = {
         "a queue holds the largest message"
     );
     assert!(STREAM_BUFFER_OCTETS_MAX >= FOREIGN_MESSAGE_OCTETS_MAX);
+    assert!(LOWERED_OCTETS_MIN < FOREIGN_MESSAGE_OCTETS_MAX);
+    assert!(DEMO_OCTETS_MAX >= FOREIGN_MESSAGE_OCTETS_MAX);
     assert!(RECEIVE_BUFFERS.is_power_of_two());
     assert!(RECEIVE_CREDIT_OCTETS as usize >= RECEIVE_BUFFER_OCTETS);
     assert!(RECEIVE_CREDIT_OCTETS as usize <= RECEIVE_BUFFER_OCTETS * RECEIVE_BUFFERS as usize / 4);
