@@ -1,3 +1,7 @@
 //! The `npamp-relay` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    npamp_relay::cli::main()
+}

@@ -1,0 +1,141 @@
+//! The arguments of every command, as clap reads them.
+
+use clap::{ArgGroup, Args, Parser, Subcommand};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Carries A2A over N-PAMP: an HTTP edge for ordinary A2A clients and agents,
+/// post-quantum associations between sites.
+#[derive(Debug, Parser)]
+#[command(name = "npamp-relay", version, arg_required_else_help = true)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Check a configuration and the files it names; print what it amounts to
+    ///
+    /// Every problem is printed as `file:line: key: message`. A valid
+    /// configuration is printed as TOML with all defaults filled in, after
+    /// comments on what this machine and these settings lead to.
+    Check(ConfigArgs),
+    /// Make or show the identity that names a relay to its peers
+    #[command(subcommand, arg_required_else_help = true)]
+    Identity(IdentityCommand),
+}
+
+/// A command that reads the configuration.
+#[derive(Debug, Clone, Args)]
+pub struct ConfigArgs {
+    /// The configuration file; `relay.example.toml` documents every key
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+}
+
+/// `identity …`
+#[derive(Debug, Clone, Subcommand)]
+pub enum IdentityCommand {
+    /// Write a new Ed25519 key as PKCS#8 PEM, mode 0600, and print its public half
+    New {
+        /// The file to write; it must not exist
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+    },
+    /// Print the public key as `ed25519:<base64url>`, as configuration takes it
+    Show {
+        /// The identity file
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+}
+
+/// `demo`
+#[derive(Debug, Clone, Args)]
+pub struct DemoArgs {
+    /// Port of the HTTP ingress on 127.0.0.1; a free one is taken when it is in use
+    #[arg(long, value_name = "PORT", default_value_t = 8080)]
+    pub port: u16,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| "not a number of seconds".to_owned())?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(time) if !time.is_zero() && time <= crate::limits::UNARY_TIME_MAX => Ok(time),
+        _ => Err(format!(
+            "must be more than 0 and at most {} seconds",
+            crate::limits::UNARY_TIME_MAX.as_secs()
+        )),
+    }
+}
+
+/// `call`: one exchange with an N-PAMP responder.
+///
+/// Examples:
+///
+/// `call npamp://relay.example:7443 --card`
+///
+/// `call npamp://relay.example:7443 tasks/get --params '{"id":"1"}'`
+///
+/// `call npamp://relay.example:7443 --data @request.json`
+#[derive(Debug, Clone, Args)]
+#[command(group(ArgGroup::new("what").required(true).args(["method", "method_name", "data", "card"])))]
+pub struct CallArgs {
+    /// Where to: `npamp://host:port`
+    #[arg(value_name = "URL")]
+    pub url: String,
+    /// The A2A method, such as `message/send` or `SendStreamingMessage`
+    #[arg(value_name = "METHOD")]
+    pub method: Option<String>,
+    /// The A2A method, if it is not given after the URL
+    #[arg(long = "method", value_name = "NAME")]
+    pub method_name: Option<String>,
+    /// The method's parameters as JSON, `@file`, or `-` for standard input
+    #[arg(long, value_name = "JSON", conflicts_with_all = ["data", "card"])]
+    pub params: Option<String>,
+    /// The whole JSON-RPC object, carried octet for octet: JSON, `@file`, or `-` for standard input
+    #[arg(long, value_name = "JSON")]
+    pub data: Option<String>,
+    /// Fetch the agent card
+    #[arg(long)]
+    pub card: bool,
+    /// The name that selects the agent and that the certificate must cover; the URL's host by default
+    #[arg(long, value_name = "NAME")]
+    pub server_name: Option<String>,
+    /// The responder's identity, `ed25519:<base64url>`; any by default
+    #[arg(long, value_name = "IDENTITY")]
+    pub peer: Option<String>,
+    /// Trusted certificates (PEM); the system's by default
+    #[arg(long, value_name = "FILE")]
+    pub tls_ca: Option<PathBuf>,
+    /// Do not check the certificate; the identity given with --peer authenticates
+    #[arg(long, requires = "peer", conflicts_with = "tls_ca")]
+    pub pinned: bool,
+    /// Our identity (see `identity new`); one that is forgotten afterwards by default
+    #[arg(long, value_name = "FILE")]
+    pub identity: Option<PathBuf>,
+    /// The A2A version that is stated to the agent, such as 1.0
+    #[arg(long, value_name = "VERSION")]
+    pub a2a_version: Option<String>,
+    /// Seconds without a reply or an event after which to give up
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    pub timeout: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn arguments_are_consistent() {
+        Arguments::command().debug_assert();
+        CallArgs::augment_args(clap::Command::new("call")).debug_assert();
+        DemoArgs::augment_args(clap::Command::new("demo")).debug_assert();
+    }
+}
