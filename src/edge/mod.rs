@@ -10,6 +10,7 @@
 
 pub mod call;
 pub mod settings;
+pub mod sse;
 pub mod stats;
 
 pub use call::{CallHandle, CallSink, Overflow};
