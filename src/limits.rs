@@ -72,6 +72,14 @@ pub const PARAMETER_LINES_MAX: usize = 16;
 pub const HTTP_HEAD_OCTETS_MAX: usize = 64 * 1024;
 /// HTTP connections per ingress unit.
 pub const HTTP_CONNECTIONS_MAX: usize = 16_384;
+/// Concurrent streams of one HTTP/2 client connection.
+pub const HTTP2_STREAMS_MAX: u32 = 1024;
+/// Read and write buffer of one HTTP/1.1 connection, in octets, above its head.
+pub const HTTP_BUFFER_OCTETS: usize = 256 * 1024;
+/// Octets of HTTP bodies being read at one edge, all connections together.
+pub const EDGE_BODIES_OCTETS_MAX: usize = 512 * 1024 * 1024;
+/// Octets of a refused request body that are still read, so that the client sees the answer.
+pub const HTTP_LINGER_OCTETS: usize = 64 * 1024 * 1024;
 /// One SSE event's data from an agent, in octets; it must fit a foreign message.
 pub const SSE_EVENT_OCTETS_MAX: usize = FOREIGN_MESSAGE_OCTETS_MAX;
 /// Events buffered for one slow SSE client before it is cut (ruling R19).
@@ -152,6 +160,16 @@ pub const HTTP_HEAD_TIME: Duration = Duration::from_secs(30);
 pub const HTTP_BODY_TIME: Duration = Duration::from_secs(30);
 /// Pause between two events of a demonstration stream.
 pub const DEMO_EVENT_TIME: Duration = Duration::from_millis(200);
+/// Silence after which an HTTP client connection without a request is closed.
+pub const HTTP_IDLE_TIME: Duration = Duration::from_secs(75);
+/// Time a peer may leave sent octets unacknowledged or its window closed.
+pub const HTTP_WRITE_STALL_TIME: Duration = Duration::from_secs(60);
+/// Time a refused request body is still read, so that the client sees the answer.
+pub const HTTP_LINGER_TIME: Duration = Duration::from_secs(2);
+/// Idle time after which a pooled connection to an agent is closed.
+pub const HTTP_POOL_IDLE_TIME: Duration = Duration::from_secs(30);
+/// Silence after which a connection is probed by TCP or HTTP/2.
+pub const HTTP_PROBE_TIME: Duration = Duration::from_secs(20);
 
 const _: () = {
     assert!(

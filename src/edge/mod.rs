@@ -8,10 +8,22 @@
 //! failure below JSON-RPC (rulings R14, R22).
 #![forbid(unsafe_code)]
 
+mod auth;
+mod body;
 pub mod call;
+mod card;
+mod classify;
+pub mod egress;
+mod executor;
+pub mod ingress;
+mod parameters;
+mod request;
+mod respond;
 pub mod settings;
 pub mod sse;
 pub mod stats;
+mod stream;
+mod tls;
 
 pub use call::{CallHandle, CallSink, Overflow};
 pub use stats::EdgeStats;

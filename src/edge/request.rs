@@ -1,0 +1,416 @@
+//! One HTTP request at the ingress, from its head to the response that
+//! `respond` makes of what happened.
+
+use super::body::{ReadError, read_whole};
+use super::call::CallHandle;
+use super::classify::{Classified, classify};
+use super::ingress::Ingress;
+use super::respond::{self, Failure, Reply};
+use super::settings::{CardMode, RoutePath};
+use super::stats::{EdgeStats, RequestOutcome};
+use super::stream::StreamBody;
+use super::{Mapping, card, parameters};
+use crate::a2a::port::{CallEvent, CallRequest, ServiceParameters};
+use crate::limits;
+use crate::stats::Reason;
+use bytes::Bytes;
+use http::header::{EXPECT, HOST, IF_NONE_MATCH};
+use http::uri::Authority;
+use http::{Method, Request, Version};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+use tokio::time::{Instant, timeout};
+
+/// What the connection knows of its client's way to the ingress.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Client {
+    /// The address it connected to.
+    pub(super) local: SocketAddr,
+    /// Through TLS.
+    pub(super) https: bool,
+}
+
+/// What a path below a route names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Resource {
+    /// The JSON-RPC endpoint.
+    Endpoint,
+    /// The public agent card.
+    Card,
+}
+
+/// The answer to a request, and what it counts as.
+type Answered = (RequestOutcome, Reply);
+
+impl Ingress {
+    /// Answers one request. Never fails: what went wrong is in the response.
+    pub(super) async fn request<M: Mapping + ?Sized>(
+        self: &Rc<Self>,
+        request: Request<Incoming>,
+        client: Client,
+        mapping: &M,
+    ) -> Reply {
+        let mut account = Account::open(self.stats.clone());
+        let head = request.method() == Method::HEAD;
+        let answered = self.answer(request, client, mapping, &mut account).await;
+        let (outcome, reply) = match answered {
+            Ok(answered) => answered,
+            Err(failure) => {
+                let outcome = match failure.refusal() {
+                    Some(refusal) => {
+                        self.stats.refusals.count(refusal);
+                        account.detail = Some(refusal.label());
+                        RequestOutcome::Refused
+                    }
+                    None => RequestOutcome::TransportError,
+                };
+                if let Failure::Transport(error) = &failure {
+                    tracing::info!(
+                        request = account.request,
+                        route = account.route,
+                        code = error.code,
+                        detail = error.message,
+                        "not carried"
+                    );
+                }
+                (outcome, respond::failure(&failure))
+            }
+        };
+        account.close(outcome, reply.status().as_u16());
+        if head {
+            respond::without_body(reply)
+        } else {
+            reply
+        }
+    }
+
+    async fn answer<M: Mapping + ?Sized>(
+        self: &Rc<Self>,
+        request: Request<Incoming>,
+        client: Client,
+        mapping: &M,
+        account: &mut Account,
+    ) -> Result<Answered, Failure> {
+        let (route, resource) =
+            find(&self.settings.routes, request.uri().path()).ok_or(Failure::NotFound)?;
+        let (index, path) = (route.route, route.path.clone());
+        account.route = Some(index);
+        let method = request.method();
+        match resource {
+            Resource::Endpoint if method == Method::POST => {
+                if let Some(tokens) = &self.tokens {
+                    tokens.check(request.headers())?;
+                }
+                self.call(request, index, mapping, account).await
+            }
+            Resource::Endpoint => Err(Failure::MethodNotAllowed { allow: "POST" }),
+            Resource::Card if method == Method::GET || method == Method::HEAD => {
+                self.card(&request, index, &path, client, mapping).await
+            }
+            Resource::Card => Err(Failure::MethodNotAllowed { allow: "GET, HEAD" }),
+        }
+    }
+
+    async fn call<M: Mapping + ?Sized>(
+        self: &Rc<Self>,
+        request: Request<Incoming>,
+        route: usize,
+        mapping: &M,
+        account: &mut Account,
+    ) -> Result<Answered, Failure> {
+        let parameters = parameters::collect(request.headers(), request.uri().query())?;
+        let object = self.object(request).await?;
+        let (call, streaming) = match classify(&object) {
+            Classified::Invalid(answer) => {
+                return Ok((RequestOutcome::Invalid, respond::json_rpc(answer)));
+            }
+            Classified::Notification => (CallRequest::Notification { object }, false),
+            Classified::Request { streaming } => (CallRequest::Request { object }, streaming),
+        };
+        let mut call = mapping
+            .call(route, parameters, call)
+            .map_err(Failure::Refused)?;
+        let first = if streaming {
+            match timeout(self.bounds.stream_head_time, call.next()).await {
+                Ok(first) => first,
+                // The head cannot wait longer: clients and proxies take silence for failure.
+                Err(_) => return Ok(self.stream(call, None, account)),
+            }
+        } else {
+            self.within_unary_time(&mut call).await?
+        };
+        match first {
+            Some(CallEvent::Response(object)) => {
+                Ok((RequestOutcome::Response, respond::json_rpc(object)))
+            }
+            Some(CallEvent::ErrorResponse(object)) => {
+                Ok((RequestOutcome::ErrorResponse, respond::json_rpc(object)))
+            }
+            Some(CallEvent::Accepted) => Ok((RequestOutcome::Accepted, respond::accepted())),
+            Some(CallEvent::TransportError(error)) => Err(Failure::Transport(error)),
+            Some(
+                event @ (CallEvent::StreamEvent { .. }
+                | CallEvent::StreamEnd { .. }
+                | CallEvent::StreamError { .. }),
+            ) => Ok(self.stream(call, Some(event), account)),
+            Some(CallEvent::Document { .. }) => Err(Failure::not_delivered(
+                "a document is no JSON-RPC reply",
+                false,
+            )),
+            None => Err(Failure::not_delivered("the call was given up", false)),
+        }
+    }
+
+    fn stream(&self, call: CallHandle, first: Option<CallEvent>, account: &Account) -> Answered {
+        let body = StreamBody::new(
+            account.request,
+            call,
+            first,
+            self.settings.sse_keep_alive,
+            self.stats.clone(),
+        );
+        (RequestOutcome::Stream, respond::events(body))
+    }
+
+    async fn within_unary_time(&self, call: &mut CallHandle) -> Result<Option<CallEvent>, Failure> {
+        timeout(self.settings.unary_time, call.next())
+            .await
+            .map_err(|_| Failure::not_delivered("no reply within the time for one", true))
+    }
+
+    /// The request's body, whole or not at all.
+    async fn object(self: &Rc<Self>, request: Request<Incoming>) -> Result<Bytes, Failure> {
+        let octets_max = self.settings.body_octets_max;
+        let linger = request.version() < Version::HTTP_2 && !request.headers().contains_key(EXPECT);
+        let mut body = request.into_body();
+        let read = read_whole(
+            &mut body,
+            octets_max,
+            Some(self.bounds.body_time),
+            &self.budget,
+        )
+        .await;
+        let failure = match read {
+            Ok(object) => return Ok(object),
+            Err(ReadError::TooLarge) => Failure::BodyTooLarge { octets_max },
+            Err(ReadError::OverBudget) => Failure::Overloaded,
+            Err(ReadError::Stalled) => return Err(Failure::BodyTimeout),
+            Err(ReadError::Broken(_)) => return Err(Failure::BodyBroken),
+        };
+        if linger {
+            // Closing a socket with unread octets resets it, and the client
+            // that is still sending would never see the answer.
+            tokio::task::spawn_local(linger_over(body));
+        }
+        Err(failure)
+    }
+
+    async fn card<M: Mapping + ?Sized>(
+        &self,
+        request: &Request<Incoming>,
+        route: usize,
+        path: &str,
+        client: Client,
+        mapping: &M,
+    ) -> Result<Answered, Failure> {
+        let parameters: ServiceParameters =
+            parameters::collect(request.headers(), request.uri().query())?;
+        let mut call = mapping
+            .call(route, parameters, CallRequest::Card)
+            .map_err(Failure::Refused)?;
+        let document = match self.within_unary_time(&mut call).await? {
+            Some(CallEvent::Document { document, .. }) => document,
+            Some(CallEvent::TransportError(error)) => return Err(Failure::Transport(error)),
+            Some(_) => return Err(Failure::not_delivered("the reply is no card", false)),
+            None => return Err(Failure::not_delivered("the call was given up", false)),
+        };
+        let original = self.settings.card == CardMode::Verbatim
+            || request.uri().query().is_some_and(wants_original);
+        let last_modified = self.last_modified(route, &document);
+        let octets = if original {
+            document
+        } else {
+            let url = format!("{}{path}", self.base_url(request, client));
+            card::rewrite(&document, &url).ok_or(Failure::CardUnusable)?
+        };
+        let etag = card::etag(&octets);
+        let unchanged = card::matches(
+            request
+                .headers()
+                .get_all(IF_NONE_MATCH)
+                .iter()
+                .map(http::HeaderValue::as_bytes),
+            &etag,
+        );
+        let head = request.method() == Method::HEAD;
+        Ok((
+            RequestOutcome::Card,
+            respond::card(octets, &etag, &last_modified, head, unchanged),
+        ))
+    }
+
+    /// Since when this ingress has seen the route's card as it is.
+    fn last_modified(&self, route: usize, document: &[u8]) -> String {
+        let digest = card::etag(document);
+        let mut cards = self.cards.borrow_mut();
+        match cards.get(&route) {
+            Some((known, since)) if *known == digest => since.clone(),
+            _ => {
+                let since = httpdate::fmt_http_date(SystemTime::now());
+                cards.insert(route, (digest, since.clone()));
+                since
+            }
+        }
+    }
+
+    /// How clients reach this ingress, without a slash at its end.
+    fn base_url(&self, request: &Request<Incoming>, client: Client) -> String {
+        if let Some(url) = &self.settings.public_url {
+            return url.trim_end_matches('/').to_owned();
+        }
+        let host: Option<Authority> = match request.uri().authority() {
+            Some(authority) => Some(authority.clone()),
+            None => request
+                .headers()
+                .get(HOST)
+                .and_then(|host| host.to_str().ok())
+                .and_then(|host| host.parse().ok()),
+        };
+        let scheme = if client.https { "https" } else { "http" };
+        match host.filter(|host| !host.as_str().contains('@')) {
+            Some(host) => format!("{scheme}://{host}"),
+            None => format!("{scheme}://{}", client.local),
+        }
+    }
+}
+
+/// Reads on for a while, discarding.
+async fn linger_over(mut body: Incoming) {
+    let discard = async {
+        let mut octets = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            octets += frame.data_ref().map_or(0, Bytes::len);
+            if octets > limits::HTTP_LINGER_OCTETS {
+                break;
+            }
+        }
+    };
+    let _ = timeout(limits::HTTP_LINGER_TIME, discard).await;
+}
+
+/// The longest route that `path` is at or below, and what is there. `routes` are longest first.
+fn find<'a>(routes: &'a [RoutePath], path: &str) -> Option<(&'a RoutePath, Resource)> {
+    let (route, rest) = routes.iter().find_map(|route| {
+        let rest = path.strip_prefix(route.path.trim_end_matches('/'))?;
+        (rest.is_empty() || rest.starts_with('/')).then_some((route, rest))
+    })?;
+    match rest {
+        "" | "/" => Some((route, Resource::Endpoint)),
+        "/.well-known/agent-card.json" | "/.well-known/agent.json" => Some((route, Resource::Card)),
+        _ => None,
+    }
+}
+
+fn wants_original(query: &str) -> bool {
+    url::form_urlencoded::parse(query.as_bytes())
+        .any(|(name, value)| name == "original" && value == "true")
+}
+
+/// One request in counters and log: opened with its head, closed with its
+/// answer, and counted as abandoned when its client left before.
+struct Account {
+    request: u64,
+    route: Option<usize>,
+    detail: Option<&'static str>,
+    started: Instant,
+    closed: bool,
+    stats: Arc<EdgeStats>,
+}
+
+impl Account {
+    fn open(stats: Arc<EdgeStats>) -> Self {
+        static REQUESTS: AtomicU64 = AtomicU64::new(1);
+        stats.requests_open.add(1);
+        Self {
+            request: REQUESTS.fetch_add(1, Ordering::Relaxed),
+            route: None,
+            detail: None,
+            started: Instant::now(),
+            closed: false,
+            stats,
+        }
+    }
+
+    fn close(&mut self, outcome: RequestOutcome, status: u16) {
+        self.closed = true;
+        self.stats.requests.count(outcome);
+        tracing::debug!(
+            request = self.request,
+            route = self.route,
+            status,
+            outcome = outcome.label(),
+            reason = self.detail,
+            elapsed_us = self.started.elapsed().as_micros() as u64,
+            "answered"
+        );
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.stats.requests_open.sub(1);
+        if !self.closed {
+            self.stats.requests.count(RequestOutcome::ClientLeft);
+            tracing::debug!(request = self.request, route = self.route, "client left");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Resource::{Card, Endpoint};
+    use super::*;
+
+    #[test]
+    fn longest_route_wins() {
+        let mut routes: Vec<RoutePath> = ["/", "/agents/a", "/agents", "/agents/ab"]
+            .iter()
+            .enumerate()
+            .map(|(route, path)| RoutePath {
+                path: (*path).to_owned(),
+                route,
+            })
+            .collect();
+        routes.sort_by_key(|route| std::cmp::Reverse(route.path.len()));
+        let found = |path| find(&routes, path).map(|(route, resource)| (route.route, resource));
+        assert_eq!(found("/agents/a"), Some((1, Endpoint)));
+        assert_eq!(found("/agents/a/"), Some((1, Endpoint)));
+        assert_eq!(found("/agents/ab"), Some((3, Endpoint)));
+        assert_eq!(found("/agents"), Some((2, Endpoint)));
+        assert_eq!(found("/"), Some((0, Endpoint)));
+        assert_eq!(found("/.well-known/agent-card.json"), Some((0, Card)));
+        assert_eq!(found("/agents/a/.well-known/agent.json"), Some((1, Card)));
+        assert_eq!(
+            found("/agents/a/x"),
+            None,
+            "no fall-back to a shorter route"
+        );
+        assert_eq!(found("/agents/a//"), None);
+        assert_eq!(found("/agentsx"), None);
+        assert_eq!(found("/.well-known/other"), None);
+        assert_eq!(find(&routes[..1], "/other"), None);
+    }
+
+    #[test]
+    fn original_by_query() {
+        assert!(wants_original("original=true"));
+        assert!(wants_original("a=b&original=true"));
+        assert!(!wants_original("original=false"));
+        assert!(!wants_original("xoriginal=true"));
+    }
+}
