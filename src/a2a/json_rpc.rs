@@ -240,7 +240,9 @@ fn decimal(token: &str) -> Option<(bool, String, i64)> {
         return None;
     }
     let exponent: i64 = exponent.parse().ok()?;
-    let power = exponent - fraction.len() as i64 + (digits.len() - significant.len()) as i64;
+    let fraction = i64::try_from(fraction.len()).ok()?;
+    let zeros = i64::try_from(digits.len() - significant.len()).ok()?;
+    let power = exponent - fraction + zeros;
     Some((negative, significant.to_owned(), power))
 }
 

@@ -5,6 +5,13 @@
 //! Sans-IO: no socket, no thread, no clock. Never re-serialises a JSON body.
 #![forbid(unsafe_code)]
 
+pub mod budget;
+pub mod config;
 pub mod json_rpc;
+pub mod mapper;
 pub mod method;
 pub mod port;
+pub mod stats;
+
+pub use config::MapperConfig;
+pub use mapper::Mapper;

@@ -1,0 +1,63 @@
+//! What a mapper is told at start-up.
+
+use crate::bridge::safety::EffectSet;
+use crate::limits;
+
+/// What a method that the tables do not list gets (ruling R16).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UnknownMethods {
+    /// Carried, labelled destructive.
+    #[default]
+    Carry,
+    /// MethodUnsupported; never carried, never delivered.
+    Refuse,
+}
+
+/// Which A2A version an agent speaks, for associations without HELLO (ruling R13).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AgentVersion {
+    /// By method spelling.
+    #[default]
+    Auto,
+    /// 0.3: no version is sent, which means 0.3.
+    V03,
+    /// 1.0, always stated.
+    V10,
+}
+
+/// A mapper's configuration.
+#[derive(Debug, Clone)]
+pub struct MapperConfig {
+    /// Unlisted methods, at both ends.
+    pub unknown_methods: UnknownMethods,
+    /// Effects that requests of peers may have.
+    pub allow: EffectSet,
+    /// Effects by peer identity (`ed25519:…`), overriding `allow`.
+    pub peers: Vec<(String, EffectSet)>,
+    /// Version per agent, by the index that the agent directory gives; `Auto` beyond its end.
+    pub agents: Vec<AgentVersion>,
+    /// Serve requests that arrive on associations we dialled. Their server name
+    /// is the peer's, so by default no agent of ours is reachable through them.
+    pub serve_initiated: bool,
+    /// Outstanding exchanges per association and direction.
+    pub exchanges_per_association: usize,
+    /// Foreign-message octets held per association.
+    pub association_octets: usize,
+    /// Largest foreign message, in octets.
+    pub foreign_message_octets: usize,
+}
+
+impl Default for MapperConfig {
+    fn default() -> Self {
+        Self {
+            unknown_methods: UnknownMethods::default(),
+            allow: EffectSet::ALL,
+            peers: Vec::new(),
+            agents: Vec::new(),
+            serve_initiated: false,
+            exchanges_per_association: limits::EXCHANGES_PER_ASSOCIATION_MAX,
+            association_octets: limits::ASSOCIATION_OCTETS_MAX,
+            foreign_message_octets: limits::FOREIGN_MESSAGE_OCTETS_MAX,
+        }
+    }
+}

@@ -1,0 +1,622 @@
+//! The requester's half: calls go out as BRIDGE_REQUEST or BRIDGE_NOTIFY, and
+//! replies are verified before a caller sees them. Serves NPAMP-CC-JSONRPC
+//! §4–§8, NPAMP-CC-STREAM §5, §7.1, §9, NPAMP-CC-DOC §7.1 and rulings R11, R26.
+
+use super::{Mapper, TIMEOUT_PREFIX, a2a_payload, ended, transport_error};
+use crate::a2a::config::UnknownMethods;
+use crate::a2a::json_rpc::{self, Id, Outcome as JsonOutcome, Request};
+use crate::a2a::method::{self, CARD_METHOD, Carriage, Operation};
+use crate::a2a::port::{AssociationId, CallEvent, CallId, CallRequest, Output, TransportError};
+use crate::a2a::stats::{Dropped, MapperStats, Outcome, Refusal, ReplyFault};
+use crate::bridge::correlation::CorrelationId;
+use crate::bridge::document;
+use crate::bridge::envelope::{ContentType, MessageKind, ProtocolId};
+use crate::bridge::error::BridgeError;
+use crate::bridge::payload::Payload;
+use crate::bridge::requester::{Abandoned, Outstanding};
+use crate::bridge::safety::SafetyLabel;
+use crate::bridge::stream_control::{Control, StreamControl};
+use crate::bridge::transport_error::{TransportCode, TransportErrorBody};
+use crate::crypto::Random;
+use crate::limits::{CORRELATION_RANDOM_OCTETS, METHOD_OCTETS_MAX};
+use crate::wire::ChannelId;
+use bytes::Bytes;
+use std::time::Instant;
+
+/// An outstanding call.
+pub(super) struct Call {
+    pub(super) name: CallId,
+    pub(super) operation: Operation,
+    pub(super) since: Instant,
+    /// The Request's id token; a card request has none.
+    id: Option<Box<str>>,
+    /// The method's carriage class is STREAM.
+    streamed: bool,
+    octets: usize,
+}
+
+/// What a good reply means to the caller.
+enum Verdict {
+    /// One event of a stream; more may follow.
+    Event(u64, Bytes),
+    /// The last event, with how the exchange is counted.
+    Last(CallEvent, Outcome),
+}
+
+/// Why a reply failed its exchange.
+struct Fault {
+    reason: ReplyFault,
+    code: TransportCode,
+}
+
+impl From<ReplyFault> for Fault {
+    fn from(reason: ReplyFault) -> Self {
+        Self {
+            reason,
+            code: TransportCode::ENVELOPE_MALFORMED,
+        }
+    }
+}
+
+impl Mapper {
+    pub(super) fn call(
+        &mut self,
+        association: AssociationId,
+        call: CallId,
+        request: CallRequest,
+        now: Instant,
+        random: &mut dyn Random,
+    ) {
+        let result = match request {
+            CallRequest::Request { object } => {
+                self.call_request(association, call, &object, now, random)
+            }
+            CallRequest::Notification { object } => {
+                self.call_notification(association, call, &object)
+            }
+            CallRequest::Card => self.call_card(association, call, now, random),
+        };
+        if let Err(refusal) = result {
+            self.stats.calls_refused.count(refusal);
+            self.outputs.push_back(Output::Call {
+                call,
+                event: transport_error(refusal.transport_code(), &refusal.to_string()),
+            });
+        }
+    }
+
+    fn call_request(
+        &mut self,
+        association: AssociationId,
+        call: CallId,
+        object: &Bytes,
+        now: Instant,
+        random: &mut dyn Random,
+    ) -> Result<(), Refusal> {
+        let scanned = self.outbound(association, object)?;
+        let id = scanned.id.ok_or(Refusal::NotJsonRpc)?;
+        let correlation_id = derive(random, id.token());
+        let row = method::lookup(&scanned.method);
+        let octets = object.len() + id.token().len();
+        self.open(
+            association,
+            correlation_id.clone(),
+            Call {
+                name: call,
+                operation: method::operation(&scanned.method),
+                since: now,
+                id: Some(id.token().into()),
+                streamed: row.is_some_and(|row| row.carriage == Carriage::Stream),
+                octets,
+            },
+        )?;
+        let payload = labelled(a2a_payload(
+            MessageKind::Request,
+            correlation_id.as_octets(),
+            &scanned.method,
+            object,
+        ));
+        self.send(association, ChannelId::BRIDGE, &payload, None);
+        Ok(())
+    }
+
+    fn call_notification(
+        &mut self,
+        association: AssociationId,
+        call: CallId,
+        object: &Bytes,
+    ) -> Result<(), Refusal> {
+        let scanned = self.outbound(association, object)?;
+        if scanned.id.is_some() {
+            return Err(Refusal::NotJsonRpc);
+        }
+        let payload = labelled(a2a_payload(
+            MessageKind::Notification,
+            &[],
+            &scanned.method,
+            object,
+        ));
+        self.send(association, ChannelId::BRIDGE, &payload, None);
+        let operation = method::operation(&scanned.method);
+        self.stats
+            .requester
+            .outcomes(operation)
+            .count(Outcome::Notified);
+        self.outputs.push_back(Output::Call {
+            call,
+            event: CallEvent::Accepted,
+        });
+        Ok(())
+    }
+
+    fn call_card(
+        &mut self,
+        association: AssociationId,
+        call: CallId,
+        now: Instant,
+        random: &mut dyn Random,
+    ) -> Result<(), Refusal> {
+        self.carried(association)?;
+        let agreed = self
+            .associations
+            .get(&association)
+            .and_then(|association| association.info.document_binding);
+        if agreed.is_none() {
+            return Err(Refusal::NoDocumentAgreement);
+        }
+        let correlation_id = derive(random, "");
+        self.open(
+            association,
+            correlation_id.clone(),
+            Call {
+                name: call,
+                operation: Operation::Card,
+                since: now,
+                id: None,
+                streamed: false,
+                octets: 0,
+            },
+        )?;
+        let payload = a2a_payload(
+            MessageKind::Request,
+            correlation_id.as_octets(),
+            CARD_METHOD,
+            &[],
+        );
+        self.send(association, ChannelId::BRIDGE, &payload, None);
+        Ok(())
+    }
+
+    /// What every object must pass before it is carried.
+    fn outbound<'a>(
+        &self,
+        association: AssociationId,
+        object: &'a [u8],
+    ) -> Result<Request<'a>, Refusal> {
+        self.carried(association)?;
+        if object.len() > self.config.foreign_message_octets {
+            return Err(Refusal::TooLarge);
+        }
+        let scanned = json_rpc::scan_request(object).map_err(|error| {
+            self.stats.scan_errors.count(error);
+            Refusal::NotJsonRpc
+        })?;
+        if scanned.method.len() > METHOD_OCTETS_MAX {
+            return Err(Refusal::MethodTooLong);
+        }
+        if self.config.unknown_methods == UnknownMethods::Refuse
+            && method::lookup(&scanned.method).is_none()
+        {
+            return Err(Refusal::MethodUnknown);
+        }
+        Ok(scanned)
+    }
+
+    fn carried(&self, association: AssociationId) -> Result<(), Refusal> {
+        let association = self
+            .associations
+            .get(&association)
+            .ok_or(Refusal::AssociationUnknown)?;
+        if association.info.carries_a2a {
+            Ok(())
+        } else {
+            Err(Refusal::ProtocolNotCarried)
+        }
+    }
+
+    fn open(
+        &mut self,
+        id: AssociationId,
+        correlation_id: CorrelationId,
+        call: Call,
+    ) -> Result<(), Refusal> {
+        let outstanding_max = self.config.exchanges_per_association;
+        let association = self
+            .associations
+            .get(&id)
+            .ok_or(Refusal::AssociationUnknown)?;
+        if association.requester.len() >= outstanding_max {
+            return Err(Refusal::ExchangesFull);
+        }
+        if association
+            .requester
+            .get(correlation_id.as_octets())
+            .is_some()
+        {
+            // Sixteen random octets repeat only when the generator is broken.
+            return Err(Refusal::CorrelationOutstanding);
+        }
+        let (name, octets) = (call.name, call.octets);
+        if !self.hold(id, octets) {
+            return Err(Refusal::OctetsFull);
+        }
+        self.calls.insert(name, (id, correlation_id.clone()));
+        self.stats.requester.outstanding.add(1);
+        if let Some(association) = self.associations.get_mut(&id) {
+            let opened = association.requester.open(correlation_id, call);
+            debug_assert!(opened.is_ok(), "checked above");
+        }
+        Ok(())
+    }
+
+    /// Nobody waits for the call any more (NPAMP-CC-STREAM §7.1).
+    pub(super) fn call_gone(&mut self, call: CallId, now: Instant) {
+        let Some((id, correlation_id)) = self.calls.get(&call).cloned() else {
+            return;
+        };
+        let cancels = self
+            .associations
+            .get(&id)
+            .and_then(|association| association.requester.get(correlation_id.as_octets()))
+            .is_some_and(|entry| entry.value.streamed || entry.stream.is_some());
+        self.end_call(
+            id,
+            correlation_id.as_octets(),
+            Outcome::Abandoned,
+            cancels,
+            true,
+            now,
+        );
+    }
+
+    /// Whether an outstanding request of ours has this correlation_id.
+    pub(super) fn awaits_reply(
+        &self,
+        association: AssociationId,
+        channel: ChannelId,
+        correlation_id: &[u8],
+    ) -> bool {
+        channel == ChannelId::BRIDGE
+            && self
+                .associations
+                .get(&association)
+                .is_some_and(|association| association.requester.get(correlation_id).is_some())
+    }
+
+    /// A reply that did not decode fails its exchange here (ruling R26).
+    pub(super) fn reply_malformed(
+        &mut self,
+        association: AssociationId,
+        kind: MessageKind,
+        correlation_id: &[u8],
+        error: BridgeError,
+        now: Instant,
+    ) {
+        let fault = Fault {
+            reason: ReplyFault::Malformed,
+            code: error.transport_code(),
+        };
+        self.fail(
+            association,
+            kind,
+            correlation_id,
+            &fault,
+            &error.to_string(),
+            now,
+        );
+    }
+
+    pub(super) fn reply(
+        &mut self,
+        id: AssociationId,
+        channel: ChannelId,
+        octets: &Bytes,
+        decoded: &Payload<'_>,
+        now: Instant,
+    ) {
+        let correlation_id = decoded.envelope.correlation_id;
+        let kind = decoded.envelope.kind;
+        if !self.awaits_reply(id, channel, correlation_id) {
+            return self.unmatched(id, channel, kind, correlation_id);
+        }
+        let Some(association) = self.associations.get_mut(&id) else {
+            return;
+        };
+        let Some(entry) = association.requester.get(correlation_id) else {
+            return;
+        };
+        let call = entry.value.name;
+        let verdict = judge(entry, decoded, octets, &self.stats);
+        let verdict = match verdict {
+            Ok(Verdict::Event(event_id, object)) => association
+                .requester
+                .accept_event(correlation_id, event_id)
+                .map(|()| Verdict::Event(event_id, object))
+                .map_err(|_| Fault::from(ReplyFault::EventId)),
+            other => other,
+        };
+        match verdict {
+            Ok(Verdict::Event(event_id, object)) => self.outputs.push_back(Output::Call {
+                call,
+                event: CallEvent::StreamEvent { event_id, object },
+            }),
+            Ok(Verdict::Last(event, outcome)) => {
+                self.end_call(id, correlation_id, outcome, false, false, now);
+                self.outputs.push_back(Output::Call { call, event });
+            }
+            Err(fault) => {
+                self.fail(
+                    id,
+                    kind,
+                    correlation_id,
+                    &fault,
+                    &fault.reason.to_string(),
+                    now,
+                );
+            }
+        }
+    }
+
+    /// Fails an outstanding exchange on our own finding, and stops a producer that goes on.
+    fn fail(
+        &mut self,
+        id: AssociationId,
+        kind: MessageKind,
+        correlation_id: &[u8],
+        fault: &Fault,
+        message: &str,
+        now: Instant,
+    ) {
+        self.stats.reply_faults.count(fault.reason);
+        let goes_on = kind == MessageKind::StreamData;
+        let Some(call) = self.end_call(
+            id,
+            correlation_id,
+            Outcome::TransportError,
+            goes_on,
+            goes_on,
+            now,
+        ) else {
+            return;
+        };
+        self.outputs.push_back(Output::Call {
+            call,
+            event: transport_error(fault.code, message),
+        });
+    }
+
+    /// Takes a call out of the tables; `cancels` tells the producer to stop,
+    /// `remembers` that replies may still come.
+    fn end_call(
+        &mut self,
+        id: AssociationId,
+        correlation_id: &[u8],
+        outcome: Outcome,
+        cancels: bool,
+        remembers: bool,
+        now: Instant,
+    ) -> Option<CallId> {
+        let requester = &mut self.associations.get_mut(&id)?.requester;
+        let how = if cancels {
+            Abandoned::Cancelled
+        } else {
+            Abandoned::Forgotten
+        };
+        let entry = if remembers {
+            requester.abandon(correlation_id, how)?
+        } else {
+            requester.close(correlation_id)?
+        };
+        let consumed = entry.stream.unwrap_or_default().last_event_id();
+        let call = entry.value;
+        self.calls.remove(&call.name);
+        self.release(id, call.octets);
+        ended(
+            &self.stats.requester,
+            call.operation,
+            outcome,
+            call.since,
+            now,
+        );
+        if cancels {
+            self.send_cancel(id, correlation_id, consumed);
+        }
+        Some(call.name)
+    }
+
+    fn send_cancel(&mut self, id: AssociationId, correlation_id: &[u8], consumed: u64) {
+        let mut payload = a2a_payload(MessageKind::StreamEnd, correlation_id, "", &[]);
+        payload.stream_control = Some(StreamControl::cancel(consumed));
+        self.send(id, ChannelId::BRIDGE, &payload, None);
+        self.stats.cancels_sent.add(1);
+    }
+
+    /// A reply that nothing waits for: dropped and counted. A forgotten call
+    /// whose agent turns out to stream is cancelled once.
+    fn unmatched(
+        &mut self,
+        id: AssociationId,
+        channel: ChannelId,
+        kind: MessageKind,
+        correlation_id: &[u8],
+    ) {
+        let Some(association) = self.associations.get_mut(&id) else {
+            return;
+        };
+        let abandoned = (channel == ChannelId::BRIDGE)
+            .then(|| association.requester.abandoned(correlation_id))
+            .flatten();
+        let Some(how) = abandoned else {
+            return self.stats.dropped.count(Dropped::LateReply);
+        };
+        self.stats.dropped.count(Dropped::AbandonedReply);
+        if kind != MessageKind::StreamData {
+            association.requester.settle(correlation_id);
+        } else if how == Abandoned::Forgotten {
+            association.requester.mark_cancelled(correlation_id);
+            self.send_cancel(id, correlation_id, 0);
+        }
+    }
+}
+
+/// A fresh correlation_id (ruling R11).
+fn derive(random: &mut dyn Random, id_token: &str) -> CorrelationId {
+    let mut octets = [0; CORRELATION_RANDOM_OCTETS];
+    random.fill(&mut octets);
+    CorrelationId::derive(octets, id_token.as_bytes())
+}
+
+/// Attaches the SafetyLabel that a mutating or unlisted method must have (NPAMP-MAP-A2A §5).
+fn labelled(mut payload: Payload<'_>) -> Payload<'_> {
+    let effect = method::label_effect(payload.envelope.method);
+    payload.safety = effect.is_mutating().then(|| SafetyLabel::new(effect));
+    payload
+}
+
+/// Judges a reply to an outstanding call. The event_id of a plain event is left to the table.
+fn judge(
+    entry: &Outstanding<Call>,
+    decoded: &Payload<'_>,
+    octets: &Bytes,
+    stats: &MapperStats,
+) -> Result<Verdict, Fault> {
+    if decoded.envelope.protocol_id != ProtocolId::A2A {
+        return Err(ReplyFault::Protocol.into());
+    }
+    let last = entry.stream.unwrap_or_default().last_event_id();
+    let id = entry.value.id.as_deref().map(Id::from_token);
+    match decoded.envelope.kind {
+        MessageKind::Response if entry.stream.is_some() => Err(ReplyFault::Unexpected.into()),
+        MessageKind::Response => match id {
+            None => judge_document(decoded, octets, stats),
+            Some(id) => {
+                let object = object(decoded, octets, id, false, stats)?;
+                Ok(Verdict::Last(
+                    CallEvent::Response(object),
+                    Outcome::Response,
+                ))
+            }
+        },
+        MessageKind::Error => {
+            if let Some(body) = TransportErrorBody::decode(decoded.foreign) {
+                let event = CallEvent::TransportError(TransportError {
+                    code: body.code.0,
+                    message: body.message.to_owned(),
+                    timed_out: body.code == TransportCode::NOT_DELIVERED
+                        && body.message.starts_with(TIMEOUT_PREFIX),
+                });
+                return Ok(Verdict::Last(event, Outcome::TransportError));
+            }
+            let object = object(
+                decoded,
+                octets,
+                id.ok_or(ReplyFault::NotJsonRpc)?,
+                true,
+                stats,
+            )?;
+            let event_id = match decoded.stream_control {
+                Some(control) if control.event_id <= last => {
+                    return Err(ReplyFault::EventId.into());
+                }
+                Some(control) => control.event_id,
+                None if entry.stream.is_some() => last.saturating_add(1),
+                None => {
+                    let event = CallEvent::ErrorResponse(object);
+                    return Ok(Verdict::Last(event, Outcome::ErrorResponse));
+                }
+            };
+            Ok(Verdict::Last(
+                CallEvent::StreamError { event_id, object },
+                Outcome::StreamError,
+            ))
+        }
+        MessageKind::StreamData | MessageKind::StreamEnd => {
+            let Some(id) = id else {
+                // A document in several parts.
+                let error = document::DocumentError::SetIncomplete;
+                stats.document_errors.count(error);
+                return Err(Fault {
+                    reason: ReplyFault::Document,
+                    code: error.transport_code(),
+                });
+            };
+            let control = decoded
+                .stream_control
+                .ok_or(ReplyFault::StreamControlAbsent)?;
+            if control.control != Control::Data || control.cancel_ack {
+                return Err(ReplyFault::Unexpected.into());
+            }
+            let event_id = control.event_id;
+            if decoded.envelope.kind == MessageKind::StreamData {
+                let object = object(decoded, octets, id, false, stats)?;
+                return Ok(Verdict::Event(event_id, object));
+            }
+            if event_id <= last {
+                return Err(ReplyFault::EventId.into());
+            }
+            let object = if decoded.foreign.is_empty() {
+                None
+            } else {
+                Some(object(decoded, octets, id, false, stats)?)
+            };
+            Ok(Verdict::Last(
+                CallEvent::StreamEnd { event_id, object },
+                Outcome::StreamEnd,
+            ))
+        }
+        MessageKind::Request | MessageKind::Notification => Err(ReplyFault::Unexpected.into()),
+    }
+}
+
+fn judge_document(
+    decoded: &Payload<'_>,
+    octets: &Bytes,
+    stats: &MapperStats,
+) -> Result<Verdict, Fault> {
+    let set = document::verify_single_part(decoded).map_err(|error| {
+        stats.document_errors.count(error);
+        Fault {
+            reason: ReplyFault::Document,
+            code: error.transport_code(),
+        }
+    })?;
+    let event = CallEvent::Document {
+        document: octets.slice_ref(set.document),
+        content_type: set.content_type.to_owned(),
+    };
+    Ok(Verdict::Last(event, Outcome::Document))
+}
+
+/// The foreign message, if it is a Response to `id` of the kind wanted (NPAMP-CC-JSONRPC §5, §6).
+fn object(
+    decoded: &Payload<'_>,
+    octets: &Bytes,
+    id: Id<'_>,
+    wants_error: bool,
+    stats: &MapperStats,
+) -> Result<Bytes, Fault> {
+    if decoded.envelope.content_type != ContentType::JSON {
+        return Err(ReplyFault::ContentType.into());
+    }
+    let response = json_rpc::scan_response(decoded.foreign).map_err(|error| {
+        stats.scan_errors.count(error);
+        ReplyFault::NotJsonRpc
+    })?;
+    if matches!(response.outcome, JsonOutcome::Error(_)) != wants_error {
+        return Err(ReplyFault::NotJsonRpc.into());
+    }
+    if !response.answers(id) {
+        return Err(ReplyFault::IdDiffers.into());
+    }
+    Ok(octets.slice_ref(decoded.foreign))
+}

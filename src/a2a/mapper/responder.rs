@@ -1,0 +1,806 @@
+//! The responder's half: a peer's request passes policy, is dispatched to the
+//! agent, and the agent's answer becomes the reply. Serves NPAMP-BRIDGE §6–§8,
+//! NPAMP-CC-JSONRPC §4–§9, NPAMP-CC-STREAM §5, §7.2, NPAMP-CC-DOC §7.1, §9,
+//! NPAMP-MAP-A2A §4–§7 and rulings R13–R16, R26, R27.
+
+use super::{Mapper, TIMEOUT_PREFIX, a2a_payload, ended};
+use crate::a2a::config::{AgentVersion, UnknownMethods};
+use crate::a2a::json_rpc::{self, Id, Outcome as JsonOutcome};
+use crate::a2a::method::{self, CARD_METHOD, Operation, Version};
+use crate::a2a::port::{
+    AgentEvent, AssociationId, AssociationInfo, Dispatch, DispatchAction, ExchangeId, Output,
+    ServiceParameters, Side,
+};
+use crate::a2a::stats::{Dropped, Outcome, Refusal};
+use crate::bridge::correlation::CorrelationId;
+use crate::bridge::document::Digest;
+use crate::bridge::document_binding::DigestAlgorithm;
+use crate::bridge::envelope::{ContentType, MessageKind, ProtocolId};
+use crate::bridge::error::BridgeError;
+use crate::bridge::payload::Payload;
+use crate::bridge::safety::{Effect, SafetyLabel};
+use crate::bridge::stream::Producer;
+use crate::bridge::stream_control::{Control, StreamControl};
+use crate::bridge::transport_error::{TransportCode, TransportErrorBody, cut};
+use crate::limits::CARD_OCTETS_MAX;
+use crate::wire::ChannelId;
+use bytes::Bytes;
+use std::time::Instant;
+
+/// doc_id of the public card: there is one per agent, and one agent per server name.
+const CARD_DOC_ID: &[u8] = b"agent-card";
+/// Media type of a card whose agent stated none.
+const CARD_CONTENT_TYPE: &str = "application/json";
+/// Longest Retry-After that travels in a transport error's text, in octets.
+const RETRY_AFTER_OCTETS_MAX: usize = 64;
+
+/// A dispatched exchange.
+pub(super) struct Exchange {
+    pub(super) operation: Operation,
+    pub(super) since: Instant,
+    /// Octets held for it.
+    pub(super) octets: usize,
+    association: AssociationId,
+    channel: ChannelId,
+    want: Want,
+    /// Present once the agent's answer is a stream.
+    producer: Option<Producer>,
+}
+
+/// What the peer waits for.
+enum Want {
+    /// A reply to the Request with this id token.
+    Reply {
+        correlation_id: CorrelationId,
+        id: Box<str>,
+    },
+    /// The public card.
+    Card { correlation_id: CorrelationId },
+    /// Nothing.
+    Nothing,
+}
+
+impl Want {
+    fn correlation_id(&self) -> Option<&CorrelationId> {
+        match self {
+            Self::Reply { correlation_id, .. } | Self::Card { correlation_id } => {
+                Some(correlation_id)
+            }
+            Self::Nothing => None,
+        }
+    }
+}
+
+/// A request that passed every check.
+struct Admitted {
+    agent: usize,
+    operation: Operation,
+    action: DispatchAction,
+    want: Want,
+    octets: usize,
+    version: Option<Version>,
+}
+
+impl Mapper {
+    /// Answers a request that did not decode (ruling R26).
+    pub(super) fn refuse_malformed(
+        &mut self,
+        association: AssociationId,
+        channel: ChannelId,
+        protocol_id: ProtocolId,
+        correlation_id: &[u8],
+        error: BridgeError,
+    ) {
+        let code = error.transport_code();
+        self.stats
+            .requests_refused
+            .count(if code == TransportCode::BINDING_MALFORMED {
+                Refusal::BindingMalformed
+            } else {
+                Refusal::EnvelopeMalformed
+            });
+        let body = TransportErrorBody {
+            code,
+            message: &error.to_string(),
+        };
+        self.answer_error(association, channel, protocol_id, correlation_id, &body);
+    }
+
+    pub(super) fn request(
+        &mut self,
+        id: AssociationId,
+        channel: ChannelId,
+        octets: &Bytes,
+        decoded: &Payload<'_>,
+        now: Instant,
+    ) {
+        let envelope = decoded.envelope;
+        let admitted = self
+            .admit_request(id, channel, octets, decoded)
+            .and_then(|admitted| self.dispatch(id, channel, admitted, now));
+        if let Err(refusal) = admitted {
+            self.stats.requests_refused.count(refusal);
+            let body = TransportErrorBody {
+                code: refusal.transport_code(),
+                message: &refusal.to_string(),
+            };
+            self.answer_error(
+                id,
+                channel,
+                envelope.protocol_id,
+                envelope.correlation_id,
+                &body,
+            );
+        }
+    }
+
+    /// A one-way message: handed on or dropped, never answered (NPAMP-BRIDGE §8).
+    pub(super) fn notification(
+        &mut self,
+        id: AssociationId,
+        channel: ChannelId,
+        octets: &Bytes,
+        decoded: &Payload<'_>,
+        now: Instant,
+    ) {
+        let admitted = self
+            .admit_notification(id, channel, octets, decoded)
+            .and_then(|admitted| self.dispatch(id, channel, admitted, now));
+        if let Err(refusal) = admitted {
+            self.stats.requests_refused.count(refusal);
+            self.stats.dropped.count(match refusal.transport_code() {
+                TransportCode::ENVELOPE_MALFORMED | TransportCode::BINDING_MALFORMED => {
+                    Dropped::NotifyMalformed
+                }
+                _ => Dropped::NotifyRefused,
+            });
+        }
+    }
+
+    fn admit_request(
+        &mut self,
+        id: AssociationId,
+        channel: ChannelId,
+        octets: &Bytes,
+        decoded: &Payload<'_>,
+    ) -> Result<Admitted, Refusal> {
+        let envelope = &decoded.envelope;
+        self.admit_envelope(id, decoded)?;
+        match decoded.stream_control.map(|control| control.control) {
+            // No stream of ours says that it is resumable yet.
+            Some(Control::Resume) => return Err(Refusal::NotResumable),
+            Some(Control::Cancel) => return Err(Refusal::ControlMisplaced),
+            Some(Control::Data) | None => {}
+        }
+        if decoded.document_binding.is_some() {
+            return Err(Refusal::BindingOnRequest);
+        }
+        let correlation_id =
+            CorrelationId::new(envelope.correlation_id).ok_or(Refusal::EnvelopeMalformed)?;
+        let association = self
+            .associations
+            .get_mut(&id)
+            .ok_or(Refusal::AssociationUnknown)?;
+        if association
+            .responder(channel)
+            .contains(envelope.correlation_id)
+        {
+            return Err(Refusal::CorrelationOutstanding);
+        }
+        let label = decoded.safety.map(|label| label.effect);
+        if envelope.method == CARD_METHOD && decoded.foreign.is_empty() {
+            if association.info.document_binding.is_none() {
+                return Err(Refusal::NoDocumentAgreement);
+            }
+            let effect = label.unwrap_or(Effect::READ_ONLY);
+            if !association.allow.contains(effect) {
+                return Err(Refusal::SafetyPolicy);
+            }
+            return Ok(Admitted {
+                agent: self.agent_of(id)?,
+                operation: Operation::Card,
+                action: DispatchAction::Card,
+                want: Want::Card { correlation_id },
+                octets: 0,
+                version: None,
+            });
+        }
+        if channel == ChannelId::DISCOVERY {
+            return Err(Refusal::DiscoveryChannel);
+        }
+        let scanned = self.admit_object(id, decoded)?;
+        let id_token = scanned.id.ok_or(Refusal::NotJsonRpc)?.token();
+        let row = method::lookup(&scanned.method);
+        Ok(Admitted {
+            agent: self.agent_of(id)?,
+            operation: method::operation(&scanned.method),
+            action: DispatchAction::Request {
+                object: octets.slice_ref(decoded.foreign),
+            },
+            want: Want::Reply {
+                correlation_id,
+                id: id_token.into(),
+            },
+            octets: decoded.foreign.len() + id_token.len(),
+            version: row.map(|row| row.version),
+        })
+    }
+
+    fn admit_notification(
+        &mut self,
+        id: AssociationId,
+        channel: ChannelId,
+        octets: &Bytes,
+        decoded: &Payload<'_>,
+    ) -> Result<Admitted, Refusal> {
+        self.admit_envelope(id, decoded)?;
+        if decoded.document_binding.is_some() || channel == ChannelId::DISCOVERY {
+            // A pushed document; nobody here consumes one.
+            return Err(Refusal::DiscoveryChannel);
+        }
+        if decoded
+            .stream_control
+            .is_some_and(|control| control.control != Control::Data)
+        {
+            return Err(Refusal::ControlMisplaced);
+        }
+        let scanned = self.admit_object(id, decoded)?;
+        if scanned.id.is_some() {
+            return Err(Refusal::NotJsonRpc);
+        }
+        let row = method::lookup(&scanned.method);
+        Ok(Admitted {
+            agent: self.agent_of(id)?,
+            operation: method::operation(&scanned.method),
+            action: DispatchAction::Notification {
+                object: octets.slice_ref(decoded.foreign),
+            },
+            want: Want::Nothing,
+            octets: decoded.foreign.len(),
+            version: row.map(|row| row.version),
+        })
+    }
+
+    fn admit_envelope(&self, id: AssociationId, decoded: &Payload<'_>) -> Result<(), Refusal> {
+        let carries = self
+            .associations
+            .get(&id)
+            .is_some_and(|association| association.info.carries_a2a);
+        if decoded.envelope.protocol_id != ProtocolId::A2A || !carries {
+            return Err(Refusal::ProtocolNotCarried);
+        }
+        if decoded.envelope.content_type != ContentType::JSON {
+            return Err(Refusal::ContentType);
+        }
+        Ok(())
+    }
+
+    /// The object's form, its method against the envelope's, and policy.
+    fn admit_object<'a>(
+        &self,
+        id: AssociationId,
+        decoded: &Payload<'a>,
+    ) -> Result<json_rpc::Request<'a>, Refusal> {
+        if decoded.foreign.len() > self.config.foreign_message_octets {
+            return Err(Refusal::TooLarge);
+        }
+        let scanned = json_rpc::scan_request(decoded.foreign).map_err(|error| {
+            self.stats.scan_errors.count(error);
+            Refusal::NotJsonRpc
+        })?;
+        if scanned.method != decoded.envelope.method {
+            return Err(Refusal::MethodDiffers);
+        }
+        if self.config.unknown_methods == UnknownMethods::Refuse
+            && method::lookup(&scanned.method).is_none()
+        {
+            return Err(Refusal::MethodUnknown);
+        }
+        let label = decoded.safety.map(|label| label.effect);
+        let effect = method::judged_effect(&scanned.method, label);
+        let allowed = self
+            .associations
+            .get(&id)
+            .is_some_and(|association| association.allow.contains(effect));
+        if allowed {
+            Ok(scanned)
+        } else {
+            Err(Refusal::SafetyPolicy)
+        }
+    }
+
+    /// The agent behind the association's server name (ruling R12).
+    fn agent_of(&self, id: AssociationId) -> Result<usize, Refusal> {
+        let info = &self
+            .associations
+            .get(&id)
+            .ok_or(Refusal::AssociationUnknown)?
+            .info;
+        if info.side == Side::Initiator && !self.config.serve_initiated {
+            return Err(Refusal::NoAgent);
+        }
+        self.directory
+            .agent_for(&info.server_name)
+            .ok_or(Refusal::NoAgent)
+    }
+
+    fn dispatch(
+        &mut self,
+        id: AssociationId,
+        channel: ChannelId,
+        admitted: Admitted,
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        let outstanding_max = self.config.exchanges_per_association;
+        let responding = self
+            .associations
+            .get(&id)
+            .ok_or(Refusal::AssociationUnknown)?
+            .responding();
+        if responding >= outstanding_max {
+            return Err(Refusal::ExchangesFull);
+        }
+        if !self.hold(id, admitted.octets) {
+            return Err(Refusal::OctetsFull);
+        }
+        let name = ExchangeId(self.next_exchange);
+        self.next_exchange += 1;
+        let association = self
+            .associations
+            .get_mut(&id)
+            .ok_or(Refusal::AssociationUnknown)?;
+        match admitted.want.correlation_id() {
+            Some(correlation_id) => {
+                let accepted = association
+                    .responder(channel)
+                    .accept(correlation_id.clone(), name);
+                debug_assert!(accepted.is_ok(), "duplicates were refused");
+            }
+            None => {
+                association.notifications.insert(name);
+            }
+        }
+        let agent_version = self
+            .config
+            .agents
+            .get(admitted.agent)
+            .copied()
+            .unwrap_or_default();
+        let dispatch = Dispatch {
+            association: id,
+            agent: admitted.agent,
+            action: admitted.action,
+            parameters: parameters(&association.info, agent_version, admitted.version),
+        };
+        self.stats.responder.outstanding.add(1);
+        self.exchanges.insert(
+            name,
+            Exchange {
+                operation: admitted.operation,
+                since: now,
+                octets: admitted.octets,
+                association: id,
+                channel,
+                want: admitted.want,
+                producer: None,
+            },
+        );
+        self.outputs.push_back(Output::Dispatch {
+            exchange: name,
+            dispatch,
+        });
+        Ok(())
+    }
+
+    /// A consumer's cancel: stop, acknowledge once, say nothing of failure (NPAMP-CC-STREAM §7.2, §7.3).
+    pub(super) fn cancel(
+        &mut self,
+        id: AssociationId,
+        channel: ChannelId,
+        correlation_id: &[u8],
+        now: Instant,
+    ) {
+        let exchange = self
+            .associations
+            .get_mut(&id)
+            .and_then(|association| association.responder(channel).get(correlation_id).copied());
+        let Some(name) = exchange else {
+            return self.stats.dropped.count(Dropped::MootCancel);
+        };
+        self.stats.cancels_received.add(1);
+        let tail = self
+            .exchanges
+            .get(&name)
+            .and_then(|exchange| exchange.producer)
+            .unwrap_or_default()
+            .last_event_id();
+        self.outputs.push_back(Output::Cancel { exchange: name });
+        self.end_exchange(name, Outcome::Abandoned, now);
+        let mut payload = a2a_payload(MessageKind::StreamEnd, correlation_id, "", &[]);
+        payload.stream_control = Some(StreamControl::cancel_ack(tail));
+        self.send(id, channel, &payload, None);
+    }
+
+    /// News of the agent.
+    pub(super) fn agent(&mut self, name: ExchangeId, event: AgentEvent, now: Instant) {
+        let Some(exchange) = self.exchanges.get(&name) else {
+            return self.stats.dropped.count(Dropped::AgentEvent);
+        };
+        let streaming = exchange.producer.is_some();
+        match (&exchange.want, event) {
+            (Want::Nothing, AgentEvent::Failed { .. }) => {
+                self.end_exchange(name, Outcome::TransportError, now);
+            }
+            (Want::Nothing, AgentEvent::Body { .. } | AgentEvent::StreamEnd) => {
+                self.end_exchange(name, Outcome::Notified, now);
+            }
+            (Want::Nothing, AgentEvent::StreamOpen | AgentEvent::StreamEvent(_)) => {
+                // Its answer is ignored, so that there is no reason to read it.
+                self.outputs.push_back(Output::Cancel { exchange: name });
+                self.end_exchange(name, Outcome::Notified, now);
+            }
+            (_, AgentEvent::Failed { message, timed_out }) => {
+                let message = if timed_out {
+                    format!("{TIMEOUT_PREFIX}: {message}")
+                } else {
+                    message
+                };
+                self.not_delivered(name, &message, false, now);
+            }
+            (
+                Want::Card { .. },
+                AgentEvent::Body {
+                    status,
+                    content_type,
+                    retry_after,
+                    body,
+                },
+            ) => {
+                let fits = (1..=CARD_OCTETS_MAX).contains(&body.len());
+                if (200..300).contains(&status) && fits {
+                    self.answer_card(name, &content_type, &body, now);
+                } else {
+                    let message = http_status(status, retry_after.as_deref());
+                    self.not_delivered(name, &message, false, now);
+                }
+            }
+            (Want::Card { .. }, _) => {
+                self.not_delivered(name, "the agent streams its card", true, now);
+            }
+            (
+                Want::Reply { .. },
+                AgentEvent::Body {
+                    status,
+                    retry_after,
+                    body,
+                    ..
+                },
+            ) => {
+                if streaming {
+                    self.not_delivered(name, "the agent broke its stream", false, now);
+                } else {
+                    self.answer_body(name, status, retry_after.as_deref(), &body, now);
+                }
+            }
+            (Want::Reply { .. }, AgentEvent::StreamOpen) => {
+                if let Some(exchange) = self.exchanges.get_mut(&name) {
+                    exchange.producer.get_or_insert_default();
+                }
+            }
+            (Want::Reply { .. }, AgentEvent::StreamEvent(object)) => {
+                self.answer_event(name, &object, now);
+            }
+            (Want::Reply { .. }, AgentEvent::StreamEnd) if streaming => {
+                self.answer_stream_end(name, &[], now);
+            }
+            (Want::Reply { .. }, AgentEvent::StreamEnd) => {
+                self.not_delivered(name, "the agent ended without an answer", false, now);
+            }
+        }
+    }
+
+    /// A whole body: a JSON-RPC Response under any status is foreign (ruling R14).
+    fn answer_body(
+        &mut self,
+        name: ExchangeId,
+        status: u16,
+        retry_after: Option<&str>,
+        body: &Bytes,
+        now: Instant,
+    ) {
+        match self.judge_object(name, body) {
+            Ok((false, _)) => self.answer(
+                name,
+                MessageKind::Response,
+                None,
+                body,
+                Outcome::Response,
+                now,
+            ),
+            Ok((true, _)) => self.answer(
+                name,
+                MessageKind::Error,
+                None,
+                body,
+                Outcome::ErrorResponse,
+                now,
+            ),
+            Err(AgentFault::NotAResponse) => {
+                let message = http_status(status, retry_after);
+                self.not_delivered(name, &message, false, now);
+            }
+            Err(fault) => self.not_delivered(name, fault.text(), false, now),
+        }
+    }
+
+    /// One event of the agent's stream (NPAMP-MAP-A2A §6, ruling R15).
+    fn answer_event(&mut self, name: ExchangeId, object: &Bytes, now: Instant) {
+        match self.judge_object(name, object) {
+            Err(fault) => self.not_delivered(name, fault.text(), true, now),
+            Ok((true, _)) => {
+                let control = self.next_control(name);
+                self.outputs.push_back(Output::Cancel { exchange: name });
+                self.answer(
+                    name,
+                    MessageKind::Error,
+                    control,
+                    object,
+                    Outcome::StreamError,
+                    now,
+                );
+            }
+            Ok((false, true)) => {
+                self.outputs.push_back(Output::Cancel { exchange: name });
+                self.answer_stream_end(name, object, now);
+            }
+            Ok((false, false)) => {
+                let control = self.next_control(name);
+                let Some(exchange) = self.exchanges.get(&name) else {
+                    return;
+                };
+                let (id, channel) = (exchange.association, exchange.channel);
+                let Some(correlation_id) = exchange.want.correlation_id().cloned() else {
+                    return;
+                };
+                let mut payload = a2a_payload(
+                    MessageKind::StreamData,
+                    correlation_id.as_octets(),
+                    "",
+                    object,
+                );
+                payload.stream_control = control;
+                self.send(id, channel, &payload, None);
+            }
+        }
+    }
+
+    fn answer_stream_end(&mut self, name: ExchangeId, object: &[u8], now: Instant) {
+        let control = self.next_control(name);
+        self.answer(
+            name,
+            MessageKind::StreamEnd,
+            control,
+            object,
+            Outcome::StreamEnd,
+            now,
+        );
+    }
+
+    /// The card as a document set of one part (NPAMP-CC-DOC §7.1, §9).
+    fn answer_card(
+        &mut self,
+        name: ExchangeId,
+        content_type: &str,
+        document: &Bytes,
+        now: Instant,
+    ) {
+        let Some((id, channel, correlation_id)) = self.end_exchange(name, Outcome::Document, now)
+        else {
+            return;
+        };
+        let tag = self
+            .associations
+            .get(&id)
+            .and_then(|association| association.info.document_binding);
+        let content_type = match cut(content_type, 255) {
+            "" => CARD_CONTENT_TYPE,
+            stated => stated,
+        };
+        let digest = Digest::of(DigestAlgorithm::Sha256, document);
+        let mut payload = a2a_payload(
+            MessageKind::Response,
+            correlation_id.as_octets(),
+            "",
+            document,
+        );
+        payload.safety = Some(SafetyLabel::new(Effect::READ_ONLY));
+        payload.document_binding = Some(digest.bind(CARD_DOC_ID, content_type));
+        self.send(id, channel, &payload, tag);
+    }
+
+    /// Sends the last frame of an exchange.
+    fn answer(
+        &mut self,
+        name: ExchangeId,
+        kind: MessageKind,
+        control: Option<StreamControl>,
+        foreign: &[u8],
+        outcome: Outcome,
+        now: Instant,
+    ) {
+        let Some((id, channel, correlation_id)) = self.end_exchange(name, outcome, now) else {
+            return;
+        };
+        let mut payload = a2a_payload(kind, correlation_id.as_octets(), "", foreign);
+        payload.stream_control = control;
+        self.send(id, channel, &payload, None);
+    }
+
+    /// Ends an exchange with NotDelivered, in mid-stream with an event_id (ruling R27).
+    fn not_delivered(&mut self, name: ExchangeId, message: &str, cancels: bool, now: Instant) {
+        let control = self
+            .exchanges
+            .get(&name)
+            .is_some_and(|exchange| exchange.producer.is_some())
+            .then(|| self.next_control(name))
+            .flatten();
+        if cancels {
+            self.outputs.push_back(Output::Cancel { exchange: name });
+        }
+        let body = TransportErrorBody {
+            code: TransportCode::NOT_DELIVERED,
+            message,
+        };
+        self.answer(
+            name,
+            MessageKind::Error,
+            control,
+            &body.encode(),
+            Outcome::TransportError,
+            now,
+        );
+    }
+
+    fn next_control(&mut self, name: ExchangeId) -> Option<StreamControl> {
+        let exchange = self.exchanges.get_mut(&name)?;
+        let event_id = exchange.producer.get_or_insert_default().next_event_id();
+        Some(StreamControl::data(event_id))
+    }
+
+    /// Whether what the agent sent is a Response to the request: `(is an error, is a final status-update)`.
+    fn judge_object(&self, name: ExchangeId, object: &[u8]) -> Result<(bool, bool), AgentFault> {
+        let Some(Want::Reply { id, .. }) = self.exchanges.get(&name).map(|found| &found.want)
+        else {
+            return Err(AgentFault::NotAResponse);
+        };
+        if object.len() > self.config.foreign_message_octets {
+            return Err(AgentFault::TooLarge);
+        }
+        let response = json_rpc::scan_response(object).map_err(|error| {
+            self.stats.scan_errors.count(error);
+            AgentFault::NotAResponse
+        })?;
+        if !response.answers(Id::from_token(id)) {
+            return Err(AgentFault::IdDiffers);
+        }
+        let is_error = matches!(response.outcome, JsonOutcome::Error(_));
+        Ok((is_error, response.is_final_status_update()))
+    }
+
+    /// Takes an exchange out of the tables; gives where its last frame goes.
+    fn end_exchange(
+        &mut self,
+        name: ExchangeId,
+        outcome: Outcome,
+        now: Instant,
+    ) -> Option<(AssociationId, ChannelId, CorrelationId)> {
+        let exchange = self.exchanges.remove(&name)?;
+        self.release(exchange.association, exchange.octets);
+        ended(
+            &self.stats.responder,
+            exchange.operation,
+            outcome,
+            exchange.since,
+            now,
+        );
+        let association = self.associations.get_mut(&exchange.association)?;
+        let Some(correlation_id) = exchange.want.correlation_id() else {
+            association.notifications.remove(&name);
+            return None;
+        };
+        association
+            .responder(exchange.channel)
+            .close(correlation_id.as_octets());
+        Some((
+            exchange.association,
+            exchange.channel,
+            correlation_id.clone(),
+        ))
+    }
+
+    /// A BRIDGE_ERROR with a transport error, outside any exchange of ours.
+    fn answer_error(
+        &mut self,
+        id: AssociationId,
+        channel: ChannelId,
+        protocol_id: ProtocolId,
+        correlation_id: &[u8],
+        body: &TransportErrorBody<'_>,
+    ) {
+        let foreign = body.encode();
+        let mut payload = a2a_payload(MessageKind::Error, correlation_id, "", &foreign);
+        if protocol_id.0 != 0 {
+            payload.envelope.protocol_id = protocol_id;
+        }
+        self.send(id, channel, &payload, None);
+    }
+}
+
+/// Why what an agent sent is no answer.
+#[derive(Debug, Clone, Copy)]
+enum AgentFault {
+    NotAResponse,
+    IdDiffers,
+    TooLarge,
+}
+
+impl AgentFault {
+    fn text(self) -> &'static str {
+        match self {
+            Self::NotAResponse => "the agent sent no JSON-RPC Response",
+            Self::IdDiffers => "the agent answered another id",
+            Self::TooLarge => "the agent's answer is too large",
+        }
+    }
+}
+
+/// The NotDelivered text of an HTTP answer without a JSON-RPC Response (ruling R14).
+fn http_status(status: u16, retry_after: Option<&str>) -> String {
+    match retry_after {
+        Some(value)
+            if !value.is_empty()
+                && value.len() <= RETRY_AFTER_OCTETS_MAX
+                && value.bytes().all(|octet| (0x20..0x7f).contains(&octet)) =>
+        {
+            format!("http {status}; retry-after {value}")
+        }
+        _ => format!("http {status}"),
+    }
+}
+
+/// Service parameters for the agent (ruling R13): what the initiator stated,
+/// exactly; without HELLO the version follows the agent's setting, else the method's spelling.
+fn parameters(
+    info: &AssociationInfo,
+    agent: AgentVersion,
+    method: Option<Version>,
+) -> ServiceParameters {
+    if info.hello {
+        return info.parameters.clone();
+    }
+    let version = match agent {
+        AgentVersion::V10 => Some(Version::V10),
+        AgentVersion::V03 => Some(Version::V03),
+        AgentVersion::Auto => method,
+    };
+    let lines = match version {
+        Some(Version::V10) => vec![("a2a-version".to_owned(), "1.0".to_owned())],
+        // An empty version means 0.3.
+        Some(Version::V03) | None => Vec::new(),
+    };
+    ServiceParameters { lines }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ruling R14: the text that the ingress reads.
+    #[test]
+    fn http_status_text() {
+        assert_eq!(http_status(404, None), "http 404");
+        assert_eq!(http_status(429, Some("7")), "http 429; retry-after 7");
+        assert_eq!(http_status(503, Some("a\r\nb")), "http 503");
+        assert_eq!(http_status(503, Some("")), "http 503");
+    }
+}
