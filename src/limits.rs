@@ -62,6 +62,12 @@ pub const INBOUND_HANDSHAKES_MAX: usize = 256;
 pub const OUTBOUND_HANDSHAKES_MAX: usize = 64;
 /// Tag failures after which an association closes (ruling R24).
 pub const TAG_FAILURES_MAX: u32 = 8;
+/// Replies to PING and KEY_UPDATE that wait to be sealed on one association; further ones are not answered.
+pub const REPLIES_QUEUED_MAX: usize = 16;
+/// ERROR frames that wait to be sealed on one association; further ones are only counted.
+pub const ERRORS_QUEUED_MAX: usize = 16;
+/// Frames kept free below an epoch's bound, so that KEY_UPDATE, or ERROR and CLOSE, still fit under it.
+pub const KEY_UPDATE_FRAMES_RESERVED: u64 = 3;
 /// Association pools (distinct service-parameter sets) per route (ruling R13).
 pub const PARAMETER_SETS_PER_ROUTE_MAX: usize = 8;
 /// Longest value of one service parameter line, in octets.
@@ -128,6 +134,8 @@ pub const DEMO_CONNECTIONS_MAX: usize = 4096;
 
 /// TLS and N-PAMP handshake together.
 pub const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
+/// Time a peer's HELLO may take where HELLO is optional (ruling R6); then the association goes on without.
+pub const HELLO_OPTIONAL_TIME: Duration = Duration::from_secs(1);
 /// Unary exchange from request to reply.
 pub const UNARY_TIME: Duration = Duration::from_secs(60);
 /// Longest deadline that a unary exchange may be given; people's agents think for minutes.
@@ -176,6 +184,7 @@ const _: () = {
         FOREIGN_MESSAGE_OCTETS_MAX + 4096 < FRAME_OCTETS_MAX,
         "a foreign message fits one frame"
     );
+    assert!(PING_PAYLOAD_OCTETS_MAX < CONTROL_PAYLOAD_OCTETS_MAX);
     assert!(OUTBOUND_QUEUE_LOW_OCTETS < OUTBOUND_QUEUE_HIGH_OCTETS);
     assert!(OUTBOUND_QUEUE_HIGH_OCTETS < ASSOCIATION_OCTETS_MAX);
     assert!(ASSOCIATION_OCTETS_MAX < PROCESS_OCTETS_MAX);

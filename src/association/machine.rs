@@ -1,0 +1,887 @@
+//! The association itself: judges received frames, keeps HELLO, liveness, key
+//! update and close going, and seals what waits. It keeps no frame beyond the
+//! call that brought it.
+//!
+//! Serves the N-PAMP draft, Reserved Frame Types, CLOSE Frame, Channel
+//! Architecture, Replay; NPAMP-HELLO §3–§6; rulings R1–R6, R21, R24.
+
+use super::channel::{self, Channel, KeySource, Refusal, Unsealed};
+use super::config::{AssociationConfig, HelloMode};
+use super::error::{AssociationError, Code, DropReason, SendError};
+use super::event::{AssociationStats, CloseReason, Event, Peer};
+use super::hello::{self, Hello};
+use super::outbound::{Outbound, Own};
+use super::phase::{Move, Phase};
+use crate::crypto::{IdentityPublic, Random, TAG_LEN, UpdateBounds};
+use crate::handshake::{Established, Side};
+use crate::limits;
+use crate::wire::{ChannelId, Deframer, Flags, FrameType, Header};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// First and number of the GREASE code points (N-PAMP draft, Reserved Channel-ID Range).
+const GREASE_FIRST: u16 = 0xf000;
+const GREASE_COUNT: u16 = 0x0fff;
+
+/// An established association.
+///
+/// Dropping it, or sealing its last frame, zeroizes every key it holds.
+pub struct Association {
+    deframer: Deframer,
+    machine: Machine,
+}
+
+struct Machine {
+    config: Arc<AssociationConfig>,
+    identity: IdentityPublic,
+    side: Side,
+    bounds: UpdateBounds,
+    /// Gone once the last frame is sealed.
+    keys: Option<KeySource>,
+    channels: Vec<Channel>,
+    outbound: Outbound,
+    phase: Phase,
+    failure: Option<AssociationError>,
+    hello: HelloProgress,
+    /// Latest `now` that any call brought.
+    clock: Instant,
+    /// When the last octet arrived.
+    heard: Instant,
+    hello_due: Instant,
+    /// By when an octet must arrive, while a probe is out.
+    probe_due: Option<Instant>,
+    /// By when CLOSE_ACK must arrive; set by the first call after `close` that
+    /// knows the time.
+    close_due: Option<Instant>,
+    probes: u64,
+    tag_failures: u32,
+    stats: AssociationStats,
+}
+
+#[derive(Debug, Default)]
+struct HelloProgress {
+    /// GREASE value for our HELLO.
+    grease: u64,
+    /// The peer's HELLO was read and agreed on.
+    agreed: bool,
+    /// The peer's HELLO_DONE was read.
+    done: bool,
+}
+
+impl Association {
+    /// Takes over an established handshake. The initiator's HELLO is queued at
+    /// once. `grease` picks the GREASE value; nothing of security rests on it.
+    pub fn new(
+        established: Established,
+        config: Arc<AssociationConfig>,
+        grease: &mut dyn Random,
+        now: Instant,
+    ) -> Self {
+        let Established {
+            side,
+            profile,
+            suite,
+            master,
+            peer,
+        } = established;
+        let mut octets = [0; 2];
+        grease.fill(&mut octets);
+        let grease = GREASE_FIRST + u16::from_be_bytes(octets) % GREASE_COUNT;
+        let mut channels = vec![Channel::new(ChannelId::CONTROL)];
+        for &id in &config.channels {
+            if channels.iter().all(|channel| channel.id != id) {
+                channels.push(Channel::new(id));
+            }
+        }
+        let mut machine = Machine {
+            bounds: config
+                .update_bounds
+                .unwrap_or(profile.parameters().update_bounds),
+            identity: peer,
+            side,
+            keys: Some(KeySource {
+                master,
+                suite,
+                side,
+            }),
+            channels,
+            outbound: Outbound::new(config.queue_octets_max),
+            phase: Phase::AwaitHello,
+            failure: None,
+            hello: HelloProgress {
+                grease: u64::from(grease),
+                ..HelloProgress::default()
+            },
+            clock: now,
+            heard: now,
+            hello_due: now + config.hello_time,
+            probe_due: None,
+            close_due: None,
+            probes: 0,
+            tag_failures: 0,
+            stats: AssociationStats::default(),
+            config,
+        };
+        if side == Side::Initiator {
+            machine.queue_hello();
+        }
+        Self {
+            deframer: Deframer::new(machine.config.frame_octets_max),
+            machine,
+        }
+    }
+
+    /// Takes received octets: deframes, opens in place, and reports what came.
+    ///
+    /// # Errors
+    /// The association failed, now or before. [`Event::Closed`] was reported;
+    /// transmit what [`Association::poll_transmit`] gives, then drop the link.
+    pub fn handle_octets(
+        &mut self,
+        octets: &mut [u8],
+        now: Instant,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), AssociationError> {
+        let Self { deframer, machine } = self;
+        machine.tick(now);
+        if let Some(failure) = &machine.failure {
+            return Err(failure.clone());
+        }
+        if machine.phase == Phase::Ended || octets.is_empty() {
+            return Ok(());
+        }
+        machine.stats.octets_received += octets.len() as u64;
+        machine.heard = now;
+        machine.probe_due = None;
+        let result = deframer.push(octets, |header, payload| {
+            machine.handle_frame(&header, payload, on_event)
+        });
+        match result {
+            Err(error) if machine.failure.is_none() && machine.phase != Phase::Ended => {
+                // A header error: the deframer's own, so the machine does not know yet.
+                Err(machine.fail(error, on_event))
+            }
+            // Octets behind an orderly CLOSE that do not even frame concern nobody.
+            Err(_) if machine.failure.is_none() => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Queues a frame, unsealed. `flags` may hold URG; ENC is understood.
+    ///
+    /// # Errors
+    /// Nothing was queued, see [`SendError`].
+    pub fn send(
+        &mut self,
+        channel: ChannelId,
+        frame_type: FrameType,
+        flags: Flags,
+        payload: Vec<u8>,
+    ) -> Result<(), SendError> {
+        let machine = &mut self.machine;
+        match machine.phase {
+            Phase::AwaitHello => return Err(SendError::NotReady),
+            Phase::Ready => {}
+            Phase::Closing | Phase::Ended => return Err(SendError::Closed),
+        }
+        if channel == ChannelId::CONTROL || !frame_type.is_channel_specific() {
+            return Err(SendError::FrameTypeReserved);
+        }
+        if flags.0 & !(Flags::URG.0 | Flags::ENC.0) != 0 {
+            return Err(SendError::FlagUnsupported);
+        }
+        if !machine
+            .channel(channel)
+            .is_some_and(|channel| channel.peer_takes)
+        {
+            return Err(SendError::ChannelUnadvertised);
+        }
+        if payload.len() + Header::LEN + TAG_LEN > machine.config.frame_octets_max {
+            return Err(SendError::FrameTooLarge);
+        }
+        machine.outbound.push(Unsealed {
+            channel,
+            frame_type,
+            flags,
+            payload,
+        })
+    }
+
+    /// Seals waiting frames onto `out`: the association's own first, then URG,
+    /// then one of each channel in turn. Stops once `out` grew by `octets_max`
+    /// or more; a frame is never split. Gives the number of frames sealed.
+    pub fn poll_transmit(&mut self, out: &mut Vec<u8>, octets_max: usize, now: Instant) -> usize {
+        self.machine.tick(now);
+        self.machine.transmit(out, octets_max, now)
+    }
+
+    /// Octets that wait to be sealed, headers and tags included.
+    pub fn queued_octets(&self) -> usize {
+        self.machine.outbound.octets()
+    }
+
+    /// Octets of a frame that has not arrived whole.
+    pub fn held_octets(&self) -> usize {
+        self.deframer.held_octets()
+    }
+
+    /// When [`Association::handle_timeout`] is due next, if nothing else happens.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.machine.timeout()
+    }
+
+    /// Does what is due. Call [`Association::poll_transmit`] afterwards.
+    ///
+    /// # Errors
+    /// As for [`Association::handle_octets`].
+    pub fn handle_timeout(
+        &mut self,
+        now: Instant,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), AssociationError> {
+        self.machine.tick(now);
+        self.machine.handle_timeout(now, on_event)
+    }
+
+    /// Closes: drops what waits and sends CLOSE, then nothing more.
+    /// [`Event::Closed`] follows with the CLOSE_ACK or after the close time. Who
+    /// wants the queue to go out first waits for [`Association::queued_octets`]
+    /// to reach zero. Does nothing on an association that is closing or over.
+    pub fn close(&mut self, code: impl Into<Code>, text: &str) {
+        let machine = &mut self.machine;
+        if machine.phase.step(Move::Close).is_ok() {
+            let close = own_frame(FrameType::CLOSE, report_body(code.into(), text));
+            machine.outbound.end([close]);
+        }
+    }
+
+    /// Whether the association is over: [`Event::Closed`] was reported. The last
+    /// frames may still wait in [`Association::poll_transmit`].
+    pub fn is_closed(&self) -> bool {
+        self.machine.phase == Phase::Ended
+    }
+
+    /// Begins a new epoch of `channel` in our direction, before the next frame.
+    pub fn update_keys(&mut self, channel: ChannelId) {
+        if let Some(channel) = self.machine.channel(channel) {
+            channel.request_update();
+        }
+    }
+
+    /// Which side of the handshake this is.
+    pub fn side(&self) -> Side {
+        self.machine.side
+    }
+
+    /// What was counted.
+    pub fn stats(&self) -> &AssociationStats {
+        &self.machine.stats
+    }
+}
+
+impl std::fmt::Debug for Association {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Association")
+            .field("phase", &self.machine.phase)
+            .field("queued_octets", &self.machine.outbound.octets())
+            .finish_non_exhaustive()
+    }
+}
+
+type OnEvent<'e> = &'e mut dyn FnMut(Event<'_>);
+
+impl Machine {
+    fn channel(&mut self, id: ChannelId) -> Option<&mut Channel> {
+        self.channels.iter_mut().find(|channel| channel.id == id)
+    }
+
+    /// Every call that knows the time comes through here.
+    fn tick(&mut self, now: Instant) {
+        self.clock = self.clock.max(now);
+        if self.phase == Phase::Closing && self.close_due.is_none() {
+            self.close_due = Some(now + self.config.close_time);
+        }
+    }
+
+    // Receiving
+
+    fn handle_frame(
+        &mut self,
+        header: &Header,
+        payload: &mut [u8],
+        on_event: OnEvent<'_>,
+    ) -> Result<(), AssociationError> {
+        if self.phase == Phase::Ended {
+            self.stats.dropped.count(DropReason::AfterClose);
+            return Ok(());
+        }
+        if header.channel.is_grease() {
+            self.drop_frame(DropReason::ChannelGrease, on_event);
+            return Ok(());
+        }
+        let Some(at) = self
+            .channels
+            .iter()
+            .position(|channel| channel.id == header.channel)
+        else {
+            self.drop_frame(DropReason::ChannelUnadvertised, on_event);
+            return Ok(());
+        };
+        if !header.flags.contains(Flags::ENC) {
+            // As little to be trusted as a bad tag: a forged CLOSE must not close.
+            return self.unauthentic(DropReason::NotEncrypted, on_event);
+        }
+        let Some(keys) = &self.keys else {
+            return Ok(());
+        };
+        let payload = match self.channels[at].open(keys, header, payload) {
+            Ok(payload) => payload,
+            Err(Refusal::Replay) => {
+                self.stats.security_events += 1;
+                self.drop_frame(DropReason::Replay, on_event);
+                return Ok(());
+            }
+            Err(Refusal::Tag) => return self.unauthentic(DropReason::TagFailure, on_event),
+            Err(Refusal::Gap { expected }) => {
+                let error = AssociationError::Gap {
+                    channel: header.channel,
+                    expected,
+                    received: header.sequence,
+                };
+                return Err(self.fail(error, on_event));
+            }
+            Err(Refusal::Exhausted) => {
+                let error = AssociationError::SequenceExhausted(header.channel);
+                return Err(self.fail(error, on_event));
+            }
+        };
+        self.stats.frames_received += 1;
+        if header.flags.0 & (Flags::FRAG.0 | Flags::COMP.0) != 0 {
+            self.refuse(header, DropReason::FlagUnsupported, on_event);
+            return Ok(());
+        }
+        if header.channel == ChannelId::CONTROL
+            && payload.len() > limits::CONTROL_PAYLOAD_OCTETS_MAX
+            && header.frame_type != FrameType::HELLO
+        {
+            self.refuse(header, DropReason::ControlOversize, on_event);
+            return Ok(());
+        }
+        if header.frame_type.is_channel_specific() {
+            if header.channel == ChannelId::CONTROL {
+                self.handle_control(header, payload, on_event)
+            } else {
+                self.handle_channel_specific(header, payload, on_event)
+            }
+        } else {
+            self.handle_all_channel(header, at, payload, on_event)
+        }
+    }
+
+    /// The frame types that mean the same on every channel.
+    fn handle_all_channel(
+        &mut self,
+        header: &Header,
+        at: usize,
+        payload: &mut [u8],
+        on_event: OnEvent<'_>,
+    ) -> Result<(), AssociationError> {
+        match header.frame_type {
+            FrameType::PING => {
+                if payload.len() > limits::PING_PAYLOAD_OCTETS_MAX {
+                    self.refuse(header, DropReason::PingOversize, on_event);
+                } else {
+                    self.reply(header.channel, FrameType::PONG, payload.to_vec(), on_event);
+                }
+            }
+            FrameType::PONG => {
+                // Any octet answers a probe; the echo only has to be one of ours.
+                let ours = <[u8; 8]>::try_from(&*payload).map(u64::from_be_bytes);
+                if !ours.is_ok_and(|number| (1..=self.probes).contains(&number)) {
+                    self.drop_frame(DropReason::PongUnexpected, on_event);
+                }
+            }
+            FrameType::CLOSE => {
+                let closing = self.phase == Phase::Closing;
+                let (code, text) = read_report(payload);
+                let reason = if closing {
+                    CloseReason::Local
+                } else {
+                    CloseReason::Peer {
+                        code,
+                        text: text.into_owned(),
+                    }
+                };
+                let ack = Unsealed {
+                    channel: header.channel,
+                    frame_type: FrameType::CLOSE_ACK,
+                    flags: Flags::NONE,
+                    payload: Vec::new(),
+                };
+                self.end(Move::PeerClosed, [ack], reason, on_event);
+            }
+            FrameType::CLOSE_ACK => {
+                if self.phase == Phase::Closing {
+                    self.end(Move::CloseAcked, [], CloseReason::Local, on_event);
+                } else {
+                    self.drop_frame(DropReason::CloseAckUnexpected, on_event);
+                }
+            }
+            FrameType::ERROR => {
+                self.stats.peer_errors += 1;
+                let (code, text) = read_report(payload);
+                on_event(Event::PeerError { code, text: &text });
+            }
+            FrameType::KEY_UPDATE => {
+                let Some(epoch) = self.channels[at].take_update(payload) else {
+                    let error = AssociationError::KeyUpdateMarker(header.channel);
+                    return Err(self.fail(error, on_event));
+                };
+                self.stats.key_updates_received += 1;
+                let marker = channel::marker(epoch);
+                self.reply(header.channel, FrameType::KEY_UPDATE_ACK, marker, on_event);
+            }
+            // Informational (ruling R4).
+            FrameType::KEY_UPDATE_ACK => {}
+            FrameType::PATH_CHALLENGE | FrameType::PATH_RESPONSE | FrameType::FLOW_UPDATE => {
+                self.drop_frame(DropReason::PathOrFlow, on_event);
+            }
+            // Reserved for the core, and the band of companion extensions.
+            _ => self.refuse(header, DropReason::FrameTypeUnknown, on_event),
+        }
+        Ok(())
+    }
+
+    /// Control frames of type 0x0100 and above.
+    fn handle_control(
+        &mut self,
+        header: &Header,
+        payload: &mut [u8],
+        on_event: OnEvent<'_>,
+    ) -> Result<(), AssociationError> {
+        if self.phase == Phase::Closing {
+            self.drop_frame(DropReason::AfterClose, on_event);
+            return Ok(());
+        }
+        if matches!(
+            header.frame_type,
+            FrameType::MASTER_RATCHET
+                | FrameType::MASTER_RATCHET_ACK
+                | FrameType::REKEM
+                | FrameType::REKEM_ACK
+        ) {
+            return Err(self.fail(AssociationError::RatchetUnsupported, on_event));
+        }
+        if header.frame_type == FrameType::HELLO {
+            return self.handle_hello(payload, on_event);
+        }
+        // HELLO is the first Control frame of this kind (NPAMP-HELLO §3).
+        self.admit_without_hello(on_event)?;
+        match header.frame_type {
+            FrameType::HELLO_DONE if self.hello.agreed && !self.hello.done => {
+                self.hello.done = true;
+            }
+            FrameType::HELLO_DONE => {
+                self.refuse(header, DropReason::HelloDoneUnexpected, on_event);
+            }
+            FrameType::CLIENT_HELLO
+            | FrameType::SERVER_HELLO
+            | FrameType::SERVER_AUTH
+            | FrameType::CLIENT_AUTH => {
+                self.refuse(header, DropReason::HandshakeFrame, on_event);
+            }
+            _ => self.refuse(header, DropReason::FrameTypeUnknown, on_event),
+        }
+        Ok(())
+    }
+
+    /// Frames for the owner.
+    fn handle_channel_specific(
+        &mut self,
+        header: &Header,
+        payload: &mut [u8],
+        on_event: OnEvent<'_>,
+    ) -> Result<(), AssociationError> {
+        if self.phase == Phase::Closing {
+            self.drop_frame(DropReason::AfterClose, on_event);
+            return Ok(());
+        }
+        self.admit_without_hello(on_event)?;
+        // Without HELLO only Control and Bridge are there (ruling R6).
+        if !self.hello.agreed && header.channel != ChannelId::BRIDGE {
+            self.drop_frame(DropReason::ChannelUnadvertised, on_event);
+            return Ok(());
+        }
+        on_event(Event::Frame {
+            channel: header.channel,
+            frame_type: header.frame_type,
+            payload,
+        });
+        Ok(())
+    }
+
+    // HELLO
+
+    fn own_hello(&self) -> Hello {
+        Hello {
+            version: hello::VERSION,
+            protocols: self.config.advertised(),
+            params: self.config.params.clone(),
+        }
+    }
+
+    fn queue_hello(&mut self) {
+        let payload = self.own_hello().encode(self.hello.grease);
+        self.queue_own(FrameType::HELLO, payload);
+        self.queue_own(FrameType::HELLO_DONE, Vec::new());
+    }
+
+    fn queue_own(&mut self, frame_type: FrameType, payload: Vec<u8>) {
+        self.outbound
+            .push_own(Own::Initiative, ChannelId::CONTROL, frame_type, payload);
+    }
+
+    fn handle_hello(
+        &mut self,
+        payload: &[u8],
+        on_event: OnEvent<'_>,
+    ) -> Result<(), AssociationError> {
+        if self.hello.agreed {
+            return Err(self.fail(AssociationError::HelloRepeated, on_event));
+        }
+        if self.phase != Phase::AwaitHello {
+            self.drop_frame(DropReason::HelloLate, on_event);
+            return Ok(());
+        }
+        let theirs = match Hello::decode(payload) {
+            Ok(theirs) => theirs,
+            Err(error) => {
+                let error = AssociationError::HelloMalformed(error);
+                return Err(self.fail(error, on_event));
+            }
+        };
+        // NPAMP-HELLO §6. An initiator may know higher versions, and is answered
+        // with ours; an answer must be the version we proposed, there being no lower.
+        let agreeable = match self.side {
+            Side::Responder => theirs.version >= hello::VERSION,
+            Side::Initiator => theirs.version == hello::VERSION,
+        };
+        if !agreeable {
+            let error = AssociationError::HelloVersion(theirs.version);
+            return Err(self.fail(error, on_event));
+        }
+        let ours = self.config.advertised();
+        let selected = match self.side {
+            Side::Initiator => hello::select(&ours, &theirs.protocols),
+            Side::Responder => hello::select(&theirs.protocols, &ours),
+        };
+        for channel in &mut self.channels {
+            channel.peer_takes = theirs.offers_channel(channel.id);
+        }
+        self.hello.agreed = true;
+        // Legal: the phase was seen to be AwaitHello.
+        let _ = self.phase.step(Move::HelloAgreed);
+        if self.side == Side::Responder {
+            self.queue_hello();
+        }
+        on_event(Event::Ready(Peer {
+            identity: self.identity,
+            hello: Some(theirs),
+            selected,
+        }));
+        Ok(())
+    }
+
+    /// The peer shows that it sends no HELLO: goes on without where that is
+    /// allowed, fails where it is not, does nothing after HELLO.
+    fn admit_without_hello(&mut self, on_event: OnEvent<'_>) -> Result<(), AssociationError> {
+        if self.phase != Phase::AwaitHello {
+            return Ok(());
+        }
+        match self.config.hello {
+            HelloMode::Required => Err(self.fail(AssociationError::HelloMissing, on_event)),
+            HelloMode::Optional => {
+                self.forgo_hello(on_event);
+                Ok(())
+            }
+        }
+    }
+
+    fn forgo_hello(&mut self, on_event: OnEvent<'_>) {
+        if self.phase.step(Move::HelloForgone).is_err() {
+            return;
+        }
+        for channel in &mut self.channels {
+            channel.peer_takes = channel.id == ChannelId::BRIDGE;
+        }
+        let assumed = [
+            u64::from(hello::PROTOCOL_A2A),
+            u64::from(ChannelId::BRIDGE.0),
+            u64::from(ChannelId::CONTROL.0),
+        ];
+        on_event(Event::Ready(Peer {
+            identity: self.identity,
+            hello: None,
+            selected: hello::select(&assumed, &self.config.advertised()),
+        }));
+    }
+
+    // Answers, drops and ends
+
+    fn reply(
+        &mut self,
+        channel: ChannelId,
+        frame_type: FrameType,
+        payload: Vec<u8>,
+        on_event: OnEvent<'_>,
+    ) {
+        // After CLOSE nothing but CLOSE goes out, and that is no flood.
+        if self.phase != Phase::Closing
+            && !self
+                .outbound
+                .push_own(Own::Reply, channel, frame_type, payload)
+        {
+            self.drop_frame(DropReason::ReplyFlood, on_event);
+        }
+    }
+
+    fn drop_frame(&mut self, reason: DropReason, on_event: OnEvent<'_>) {
+        self.stats.dropped.count(reason);
+        on_event(Event::Dropped(reason));
+    }
+
+    /// Drops a frame and tells the peer. Errors are never answered.
+    fn refuse(&mut self, header: &Header, reason: DropReason, on_event: OnEvent<'_>) {
+        self.drop_frame(reason, on_event);
+        if header.frame_type == FrameType::ERROR {
+            return;
+        }
+        let (code, what) = match reason {
+            DropReason::FlagUnsupported => (Code::UNSUPPORTED, "FRAG and COMP are not supported"),
+            DropReason::PingOversize => (Code::OVERSIZE, "PING is too long to be echoed"),
+            DropReason::ControlOversize => (Code::OVERSIZE, "Control frame is too long"),
+            DropReason::HandshakeFrame => (Code::PROTOCOL, "the handshake is over"),
+            DropReason::HelloDoneUnexpected => (Code::PROTOCOL, "HELLO_DONE is not due"),
+            _ => (Code::UNSUPPORTED, "frame type is not supported"),
+        };
+        let text = format!("{what} (frame type {})", header.frame_type);
+        let body = report_body(code, &text);
+        self.outbound
+            .push_own(Own::Error, header.channel, FrameType::ERROR, body);
+    }
+
+    /// Ruling R24: dropped, counted, and borne only so often.
+    fn unauthentic(
+        &mut self,
+        reason: DropReason,
+        on_event: OnEvent<'_>,
+    ) -> Result<(), AssociationError> {
+        self.stats.security_events += 1;
+        self.tag_failures += 1;
+        self.drop_frame(reason, on_event);
+        if self.tag_failures > limits::TAG_FAILURES_MAX {
+            return Err(self.fail(AssociationError::TagFailures, on_event));
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, error: AssociationError, on_event: OnEvent<'_>) -> AssociationError {
+        let code = error.code();
+        let text = error.to_string();
+        let close = own_frame(FrameType::CLOSE, report_body(code, &text));
+        let report = error
+            .reports()
+            .then(|| own_frame(FrameType::ERROR, report_body(code, &text)));
+        // Nothing follows a CLOSE of ours that is out already.
+        let last: Vec<Unsealed> = match self.phase {
+            Phase::Closing if self.outbound.is_empty() => Vec::new(),
+            Phase::Closing => vec![close],
+            _ => report.into_iter().chain([close]).collect(),
+        };
+        self.failure = Some(error.clone());
+        self.end(
+            Move::Failed,
+            last,
+            CloseReason::Failed(error.clone()),
+            on_event,
+        );
+        error
+    }
+
+    fn end(
+        &mut self,
+        by: Move,
+        last: impl IntoIterator<Item = Unsealed>,
+        reason: CloseReason,
+        on_event: OnEvent<'_>,
+    ) {
+        if self.phase.step(by).is_ok() {
+            self.outbound.end(last);
+            if self.outbound.is_empty() {
+                self.wipe();
+            }
+            on_event(Event::Closed(reason));
+        }
+    }
+
+    /// Drops, and thereby zeroizes, every key.
+    fn wipe(&mut self) {
+        self.keys = None;
+        self.channels = Vec::new();
+    }
+
+    // Sending
+
+    fn transmit(&mut self, out: &mut Vec<u8>, octets_max: usize, now: Instant) -> usize {
+        let start = out.len();
+        let frames_before = self.stats.frames_sealed;
+        let open = matches!(self.phase, Phase::AwaitHello | Phase::Ready);
+        let Some(keys) = &self.keys else {
+            return 0;
+        };
+        while out.len() - start < octets_max {
+            let requested = self
+                .channels
+                .iter_mut()
+                .find(|channel| open && channel.update_requested());
+            if let Some(channel) = requested {
+                channel.seal_update(keys, now, out);
+                self.stats.key_updates_sent += 1;
+                self.stats.frames_sealed += 1;
+                continue;
+            }
+            let Some(frame) = self.outbound.pop() else {
+                break;
+            };
+            let Some(channel) = self
+                .channels
+                .iter_mut()
+                .find(|channel| channel.id == frame.channel)
+            else {
+                continue;
+            };
+            if open && channel.update_due(frame.payload.len(), &self.bounds, now) {
+                channel.seal_update(keys, now, out);
+                self.stats.key_updates_sent += 1;
+                self.stats.frames_sealed += 1;
+            }
+            channel.seal(keys, &frame, now, out);
+            self.stats.frames_sealed += 1;
+        }
+        self.stats.octets_sealed += (out.len() - start) as u64;
+        if self.phase == Phase::Ended && self.outbound.is_empty() {
+            self.wipe();
+        }
+        (self.stats.frames_sealed - frames_before) as usize
+    }
+
+    // Time
+
+    fn timeout(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Ended => None,
+            // Without a deadline yet: due at once, to get one.
+            Phase::Closing => Some(self.close_due.unwrap_or(self.clock)),
+            Phase::AwaitHello => Some(self.hello_due),
+            Phase::Ready => {
+                let probe = self.probed().then(|| {
+                    self.probe_due
+                        .unwrap_or(self.heard + self.config.idle_probe_time)
+                });
+                let updates = self
+                    .channels
+                    .iter()
+                    .filter(|channel| !channel.update_requested())
+                    .filter_map(|channel| channel.update_time(&self.bounds));
+                probe.into_iter().chain(updates).min()
+            }
+        }
+    }
+
+    /// A peer without HELLO is not probed, see [`HelloMode::Optional`].
+    fn probed(&self) -> bool {
+        self.hello.agreed && self.config.idle_probe_time > Duration::ZERO
+    }
+
+    fn handle_timeout(
+        &mut self,
+        now: Instant,
+        on_event: OnEvent<'_>,
+    ) -> Result<(), AssociationError> {
+        match self.phase {
+            Phase::Ended => {}
+            Phase::Closing => {
+                if self.close_due.is_some_and(|due| now >= due) {
+                    self.end(Move::CloseTimedOut, [], CloseReason::LocalTimeout, on_event);
+                }
+            }
+            Phase::AwaitHello => {
+                if now >= self.hello_due {
+                    match self.config.hello {
+                        HelloMode::Required => {
+                            return Err(self.fail(AssociationError::HelloTimeout, on_event));
+                        }
+                        HelloMode::Optional => self.forgo_hello(on_event),
+                    }
+                }
+            }
+            Phase::Ready => {
+                if self.probed() {
+                    if self.probe_due.is_some_and(|due| now >= due) {
+                        return Err(self.fail(AssociationError::PeerDead, on_event));
+                    }
+                    if self.probe_due.is_none() && now >= self.heard + self.config.idle_probe_time {
+                        self.probes += 1;
+                        self.stats.probes += 1;
+                        self.probe_due = Some(now + self.config.probe_timeout);
+                        self.queue_own(FrameType::PING, self.probes.to_be_bytes().to_vec());
+                    }
+                }
+                for channel in &mut self.channels {
+                    if channel
+                        .update_time(&self.bounds)
+                        .is_some_and(|due| now >= due)
+                    {
+                        channel.request_update();
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn own_frame(frame_type: FrameType, payload: Vec<u8>) -> Unsealed {
+    Unsealed {
+        channel: ChannelId::CONTROL,
+        frame_type,
+        flags: Flags::NONE,
+        payload,
+    }
+}
+
+/// Body of ERROR and CLOSE: u16 code, UTF-8 text (ruling R21).
+fn report_body(code: Code, text: &str) -> Vec<u8> {
+    let mut body = code.0.to_be_bytes().to_vec();
+    body.extend_from_slice(cut(text).as_bytes());
+    body
+}
+
+/// Reads a body of which nothing is required.
+fn read_report(body: &[u8]) -> (u16, std::borrow::Cow<'_, str>) {
+    match body.split_first_chunk::<2>() {
+        None => (0, "".into()),
+        Some((code, text)) => {
+            let text = &text[..text.len().min(limits::ERROR_TEXT_OCTETS_MAX)];
+            (u16::from_be_bytes(*code), String::from_utf8_lossy(text))
+        }
+    }
+}
+
+fn cut(text: &str) -> &str {
+    let mut end = text.len().min(limits::ERROR_TEXT_OCTETS_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
