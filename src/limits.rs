@@ -96,6 +96,8 @@ pub const STREAM_BUFFER_OCTETS_MAX: usize = 16 * 1024 * 1024;
 pub const CARD_OCTETS_MAX: usize = 1024 * 1024;
 /// Reassembled document, in octets.
 pub const DOCUMENT_OCTETS_MAX: usize = FOREIGN_MESSAGE_OCTETS_MAX;
+/// One request of the conformance adapter, in octets.
+pub const CONFORMANCE_REQUEST_OCTETS_MAX: usize = 16 * 1024 * 1024;
 /// Configuration file, in octets.
 pub const CONFIG_OCTETS_MAX: usize = 1024 * 1024;
 /// Calls that wait for a route's association to come up, per unit.

@@ -8,7 +8,7 @@ pub mod args;
 pub mod call;
 pub mod check;
 pub mod config;
-
+pub mod conformance_adapter;
 pub mod identity;
 mod run;
 

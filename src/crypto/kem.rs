@@ -25,7 +25,8 @@ pub const CIPHERTEXT_LEN: usize = MLKEM_CIPHERTEXT_LEN + X25519_LEN;
 pub struct SharedSecret(Zeroizing<[u8; 64]>);
 
 impl SharedSecret {
-    fn join(mlkem: &[u8; 32], x25519: &[u8; 32]) -> Self {
+    /// From the two secrets of the component KEMs.
+    pub fn from_parts(mlkem: &[u8; 32], x25519: &[u8; 32]) -> Self {
         let mut joined = Zeroizing::new([0; 64]);
         joined[..32].copy_from_slice(mlkem);
         joined[32..].copy_from_slice(x25519);
@@ -147,7 +148,7 @@ impl Decapsulator {
         let (mlkem, x25519) = ciphertext.split_at(MLKEM_CIPHERTEXT_LEN);
         let mlkem_secret = mlkem_decapsulate(&self.mlkem_private, mlkem)?;
         let x25519_secret = x25519_agree(&self.x25519_private, x25519)?;
-        Ok(SharedSecret::join(&mlkem_secret, &x25519_secret))
+        Ok(SharedSecret::from_parts(&mlkem_secret, &x25519_secret))
     }
 }
 
@@ -190,7 +191,7 @@ pub fn encapsulate(
     };
     out[MLKEM_CIPHERTEXT_LEN..].copy_from_slice(&x25519_public(x25519_private));
     let x25519_secret = x25519_agree(x25519_private, peer_x25519)?;
-    Ok((out, SharedSecret::join(&mlkem_secret, &x25519_secret)))
+    Ok((out, SharedSecret::from_parts(&mlkem_secret, &x25519_secret)))
 }
 
 /// ML-KEM-768 decapsulation with an expanded 2,400-octet decapsulation key.

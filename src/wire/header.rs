@@ -164,7 +164,7 @@ impl Header {
 }
 
 /// CRC32C (Castagnoli) of `octets`.
-pub(crate) fn crc32c(octets: &[u8]) -> u32 {
+pub fn crc32c(octets: &[u8]) -> u32 {
     crc32c::crc32c(octets)
 }
 

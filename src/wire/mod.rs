@@ -13,5 +13,5 @@ pub mod tlv;
 
 pub use code_point::{ChannelId, Flags, FrameType};
 pub use deframer::{Deframer, Frame, Step};
-pub use header::{Header, HeaderError, HeaderReason};
+pub use header::{Header, HeaderError, HeaderReason, crc32c};
 pub use tlv::{KnownTags, Tlv, TlvError, Tlvs};
