@@ -1,17 +1,21 @@
-//! The association itself: judges received frames, keeps HELLO, liveness, key
-//! update and close going, and seals what waits. It keeps no frame beyond the
-//! call that brought it.
+//! The association itself: what its owner calls, what it seals when, its
+//! deadlines and its end. `receive` judges frames, `greeting` does HELLO. It
+//! keeps no received frame beyond the call that brought it.
 //!
 //! Serves the N-PAMP draft, Reserved Frame Types, CLOSE Frame, Channel
 //! Architecture, Replay; NPAMP-HELLO §3–§6; rulings R1–R6, R21, R24.
 
-use super::channel::{self, Channel, KeySource, Refusal, Unsealed};
+mod greeting;
+mod receive;
+
+use self::greeting::Greeting;
+use super::channel::{Channel, KeySource, Unsealed};
 use super::config::{AssociationConfig, HelloMode};
 use super::error::{AssociationError, Code, DropReason, SendError};
-use super::event::{AssociationStats, CloseReason, Event, Peer};
-use super::hello::{self, Hello};
+use super::event::{AssociationStats, CloseReason, Event};
 use super::outbound::{Outbound, Own};
 use super::phase::{Move, Phase};
+use super::report;
 use crate::crypto::{IdentityPublic, Random, TAG_LEN, UpdateBounds};
 use crate::handshake::{Established, Side};
 use crate::limits;
@@ -42,7 +46,7 @@ struct Machine {
     outbound: Outbound,
     phase: Phase,
     failure: Option<AssociationError>,
-    hello: HelloProgress,
+    hello: Greeting,
     /// Latest `now` that any call brought.
     clock: Instant,
     /// When the last octet arrived.
@@ -56,16 +60,6 @@ struct Machine {
     probes: u64,
     tag_failures: u32,
     stats: AssociationStats,
-}
-
-#[derive(Debug, Default)]
-struct HelloProgress {
-    /// GREASE value for our HELLO.
-    grease: u64,
-    /// The peer's HELLO was read and agreed on.
-    agreed: bool,
-    /// The peer's HELLO_DONE was read.
-    done: bool,
 }
 
 impl Association {
@@ -108,9 +102,9 @@ impl Association {
             outbound: Outbound::new(config.queue_octets_max),
             phase: Phase::AwaitHello,
             failure: None,
-            hello: HelloProgress {
+            hello: Greeting {
                 grease: u64::from(grease),
-                ..HelloProgress::default()
+                ..Greeting::default()
             },
             clock: now,
             heard: now,
@@ -250,7 +244,7 @@ impl Association {
     pub fn close(&mut self, code: impl Into<Code>, text: &str) {
         let machine = &mut self.machine;
         if machine.phase.step(Move::Close).is_ok() {
-            let close = own_frame(FrameType::CLOSE, report_body(code.into(), text));
+            let close = own_frame(FrameType::CLOSE, report::body(code.into(), text));
             machine.outbound.end([close]);
         }
     }
@@ -288,6 +282,7 @@ impl std::fmt::Debug for Association {
     }
 }
 
+/// The owner's ear.
 type OnEvent<'e> = &'e mut dyn FnMut(Event<'_>);
 
 impl Machine {
@@ -303,330 +298,12 @@ impl Machine {
         }
     }
 
-    // Receiving
-
-    fn handle_frame(
-        &mut self,
-        header: &Header,
-        payload: &mut [u8],
-        on_event: OnEvent<'_>,
-    ) -> Result<(), AssociationError> {
-        if self.phase == Phase::Ended {
-            self.stats.dropped.count(DropReason::AfterClose);
-            return Ok(());
-        }
-        if header.channel.is_grease() {
-            self.drop_frame(DropReason::ChannelGrease, on_event);
-            return Ok(());
-        }
-        let Some(at) = self
-            .channels
-            .iter()
-            .position(|channel| channel.id == header.channel)
-        else {
-            self.drop_frame(DropReason::ChannelUnadvertised, on_event);
-            return Ok(());
-        };
-        if !header.flags.contains(Flags::ENC) {
-            // As little to be trusted as a bad tag: a forged CLOSE must not close.
-            return self.unauthentic(DropReason::NotEncrypted, on_event);
-        }
-        let Some(keys) = &self.keys else {
-            return Ok(());
-        };
-        let payload = match self.channels[at].open(keys, header, payload) {
-            Ok(payload) => payload,
-            Err(Refusal::Replay) => {
-                self.stats.security_events += 1;
-                self.drop_frame(DropReason::Replay, on_event);
-                return Ok(());
-            }
-            Err(Refusal::Tag) => return self.unauthentic(DropReason::TagFailure, on_event),
-            Err(Refusal::Gap { expected }) => {
-                let error = AssociationError::Gap {
-                    channel: header.channel,
-                    expected,
-                    received: header.sequence,
-                };
-                return Err(self.fail(error, on_event));
-            }
-            Err(Refusal::Exhausted) => {
-                let error = AssociationError::SequenceExhausted(header.channel);
-                return Err(self.fail(error, on_event));
-            }
-        };
-        self.stats.frames_received += 1;
-        if header.flags.0 & (Flags::FRAG.0 | Flags::COMP.0) != 0 {
-            self.refuse(header, DropReason::FlagUnsupported, on_event);
-            return Ok(());
-        }
-        if header.channel == ChannelId::CONTROL
-            && payload.len() > limits::CONTROL_PAYLOAD_OCTETS_MAX
-            && header.frame_type != FrameType::HELLO
-        {
-            self.refuse(header, DropReason::ControlOversize, on_event);
-            return Ok(());
-        }
-        if header.frame_type.is_channel_specific() {
-            if header.channel == ChannelId::CONTROL {
-                self.handle_control(header, payload, on_event)
-            } else {
-                self.handle_channel_specific(header, payload, on_event)
-            }
-        } else {
-            self.handle_all_channel(header, at, payload, on_event)
-        }
-    }
-
-    /// The frame types that mean the same on every channel.
-    fn handle_all_channel(
-        &mut self,
-        header: &Header,
-        at: usize,
-        payload: &mut [u8],
-        on_event: OnEvent<'_>,
-    ) -> Result<(), AssociationError> {
-        match header.frame_type {
-            FrameType::PING => {
-                if payload.len() > limits::PING_PAYLOAD_OCTETS_MAX {
-                    self.refuse(header, DropReason::PingOversize, on_event);
-                } else {
-                    self.reply(header.channel, FrameType::PONG, payload.to_vec(), on_event);
-                }
-            }
-            FrameType::PONG => {
-                // Any octet answers a probe; the echo only has to be one of ours.
-                let ours = <[u8; 8]>::try_from(&*payload).map(u64::from_be_bytes);
-                if !ours.is_ok_and(|number| (1..=self.probes).contains(&number)) {
-                    self.drop_frame(DropReason::PongUnexpected, on_event);
-                }
-            }
-            FrameType::CLOSE => {
-                let closing = self.phase == Phase::Closing;
-                let (code, text) = read_report(payload);
-                let reason = if closing {
-                    CloseReason::Local
-                } else {
-                    CloseReason::Peer {
-                        code,
-                        text: text.into_owned(),
-                    }
-                };
-                let ack = Unsealed {
-                    channel: header.channel,
-                    frame_type: FrameType::CLOSE_ACK,
-                    flags: Flags::NONE,
-                    payload: Vec::new(),
-                };
-                self.end(Move::PeerClosed, [ack], reason, on_event);
-            }
-            FrameType::CLOSE_ACK => {
-                if self.phase == Phase::Closing {
-                    self.end(Move::CloseAcked, [], CloseReason::Local, on_event);
-                } else {
-                    self.drop_frame(DropReason::CloseAckUnexpected, on_event);
-                }
-            }
-            FrameType::ERROR => {
-                self.stats.peer_errors += 1;
-                let (code, text) = read_report(payload);
-                on_event(Event::PeerError { code, text: &text });
-            }
-            FrameType::KEY_UPDATE => {
-                let Some(epoch) = self.channels[at].take_update(payload) else {
-                    let error = AssociationError::KeyUpdateMarker(header.channel);
-                    return Err(self.fail(error, on_event));
-                };
-                self.stats.key_updates_received += 1;
-                let marker = channel::marker(epoch);
-                self.reply(header.channel, FrameType::KEY_UPDATE_ACK, marker, on_event);
-            }
-            // Informational (ruling R4).
-            FrameType::KEY_UPDATE_ACK => {}
-            FrameType::PATH_CHALLENGE | FrameType::PATH_RESPONSE | FrameType::FLOW_UPDATE => {
-                self.drop_frame(DropReason::PathOrFlow, on_event);
-            }
-            // Reserved for the core, and the band of companion extensions.
-            _ => self.refuse(header, DropReason::FrameTypeUnknown, on_event),
-        }
-        Ok(())
-    }
-
-    /// Control frames of type 0x0100 and above.
-    fn handle_control(
-        &mut self,
-        header: &Header,
-        payload: &mut [u8],
-        on_event: OnEvent<'_>,
-    ) -> Result<(), AssociationError> {
-        if self.phase == Phase::Closing {
-            self.drop_frame(DropReason::AfterClose, on_event);
-            return Ok(());
-        }
-        if matches!(
-            header.frame_type,
-            FrameType::MASTER_RATCHET
-                | FrameType::MASTER_RATCHET_ACK
-                | FrameType::REKEM
-                | FrameType::REKEM_ACK
-        ) {
-            return Err(self.fail(AssociationError::RatchetUnsupported, on_event));
-        }
-        if header.frame_type == FrameType::HELLO {
-            return self.handle_hello(payload, on_event);
-        }
-        // HELLO is the first Control frame of this kind (NPAMP-HELLO §3).
-        self.admit_without_hello(on_event)?;
-        match header.frame_type {
-            FrameType::HELLO_DONE if self.hello.agreed && !self.hello.done => {
-                self.hello.done = true;
-            }
-            FrameType::HELLO_DONE => {
-                self.refuse(header, DropReason::HelloDoneUnexpected, on_event);
-            }
-            FrameType::CLIENT_HELLO
-            | FrameType::SERVER_HELLO
-            | FrameType::SERVER_AUTH
-            | FrameType::CLIENT_AUTH => {
-                self.refuse(header, DropReason::HandshakeFrame, on_event);
-            }
-            _ => self.refuse(header, DropReason::FrameTypeUnknown, on_event),
-        }
-        Ok(())
-    }
-
-    /// Frames for the owner.
-    fn handle_channel_specific(
-        &mut self,
-        header: &Header,
-        payload: &mut [u8],
-        on_event: OnEvent<'_>,
-    ) -> Result<(), AssociationError> {
-        if self.phase == Phase::Closing {
-            self.drop_frame(DropReason::AfterClose, on_event);
-            return Ok(());
-        }
-        self.admit_without_hello(on_event)?;
-        // Without HELLO only Control and Bridge are there (ruling R6).
-        if !self.hello.agreed && header.channel != ChannelId::BRIDGE {
-            self.drop_frame(DropReason::ChannelUnadvertised, on_event);
-            return Ok(());
-        }
-        on_event(Event::Frame {
-            channel: header.channel,
-            frame_type: header.frame_type,
-            payload,
-        });
-        Ok(())
-    }
-
-    // HELLO
-
-    fn own_hello(&self) -> Hello {
-        Hello {
-            version: hello::VERSION,
-            protocols: self.config.advertised(),
-            params: self.config.params.clone(),
-        }
-    }
-
-    fn queue_hello(&mut self) {
-        let payload = self.own_hello().encode(self.hello.grease);
-        self.queue_own(FrameType::HELLO, payload);
-        self.queue_own(FrameType::HELLO_DONE, Vec::new());
-    }
+    // Answers, drops and ends
 
     fn queue_own(&mut self, frame_type: FrameType, payload: Vec<u8>) {
         self.outbound
             .push_own(Own::Initiative, ChannelId::CONTROL, frame_type, payload);
     }
-
-    fn handle_hello(
-        &mut self,
-        payload: &[u8],
-        on_event: OnEvent<'_>,
-    ) -> Result<(), AssociationError> {
-        if self.hello.agreed {
-            return Err(self.fail(AssociationError::HelloRepeated, on_event));
-        }
-        if self.phase != Phase::AwaitHello {
-            self.drop_frame(DropReason::HelloLate, on_event);
-            return Ok(());
-        }
-        let theirs = match Hello::decode(payload) {
-            Ok(theirs) => theirs,
-            Err(error) => {
-                let error = AssociationError::HelloMalformed(error);
-                return Err(self.fail(error, on_event));
-            }
-        };
-        // NPAMP-HELLO §6. An initiator may know higher versions, and is answered
-        // with ours; an answer must be the version we proposed, there being no lower.
-        let agreeable = match self.side {
-            Side::Responder => theirs.version >= hello::VERSION,
-            Side::Initiator => theirs.version == hello::VERSION,
-        };
-        if !agreeable {
-            let error = AssociationError::HelloVersion(theirs.version);
-            return Err(self.fail(error, on_event));
-        }
-        let ours = self.config.advertised();
-        let selected = match self.side {
-            Side::Initiator => hello::select(&ours, &theirs.protocols),
-            Side::Responder => hello::select(&theirs.protocols, &ours),
-        };
-        for channel in &mut self.channels {
-            channel.peer_takes = theirs.offers_channel(channel.id);
-        }
-        self.hello.agreed = true;
-        // Legal: the phase was seen to be AwaitHello.
-        let _ = self.phase.step(Move::HelloAgreed);
-        if self.side == Side::Responder {
-            self.queue_hello();
-        }
-        on_event(Event::Ready(Peer {
-            identity: self.identity,
-            hello: Some(theirs),
-            selected,
-        }));
-        Ok(())
-    }
-
-    /// The peer shows that it sends no HELLO: goes on without where that is
-    /// allowed, fails where it is not, does nothing after HELLO.
-    fn admit_without_hello(&mut self, on_event: OnEvent<'_>) -> Result<(), AssociationError> {
-        if self.phase != Phase::AwaitHello {
-            return Ok(());
-        }
-        match self.config.hello {
-            HelloMode::Required => Err(self.fail(AssociationError::HelloMissing, on_event)),
-            HelloMode::Optional => {
-                self.forgo_hello(on_event);
-                Ok(())
-            }
-        }
-    }
-
-    fn forgo_hello(&mut self, on_event: OnEvent<'_>) {
-        if self.phase.step(Move::HelloForgone).is_err() {
-            return;
-        }
-        for channel in &mut self.channels {
-            channel.peer_takes = channel.id == ChannelId::BRIDGE;
-        }
-        let assumed = [
-            u64::from(hello::PROTOCOL_A2A),
-            u64::from(ChannelId::BRIDGE.0),
-            u64::from(ChannelId::CONTROL.0),
-        ];
-        on_event(Event::Ready(Peer {
-            identity: self.identity,
-            hello: None,
-            selected: hello::select(&assumed, &self.config.advertised()),
-        }));
-    }
-
-    // Answers, drops and ends
 
     fn reply(
         &mut self,
@@ -665,7 +342,7 @@ impl Machine {
             _ => (Code::UNSUPPORTED, "frame type is not supported"),
         };
         let text = format!("{what} (frame type {})", header.frame_type);
-        let body = report_body(code, &text);
+        let body = report::body(code, &text);
         self.outbound
             .push_own(Own::Error, header.channel, FrameType::ERROR, body);
     }
@@ -688,10 +365,10 @@ impl Machine {
     fn fail(&mut self, error: AssociationError, on_event: OnEvent<'_>) -> AssociationError {
         let code = error.code();
         let text = error.to_string();
-        let close = own_frame(FrameType::CLOSE, report_body(code, &text));
+        let close = own_frame(FrameType::CLOSE, report::body(code, &text));
         let report = error
             .reports()
-            .then(|| own_frame(FrameType::ERROR, report_body(code, &text)));
+            .then(|| own_frame(FrameType::ERROR, report::body(code, &text)));
         // Nothing follows a CLOSE of ours that is out already.
         let last: Vec<Unsealed> = match self.phase {
             Phase::Closing if self.outbound.is_empty() => Vec::new(),
@@ -858,30 +535,4 @@ fn own_frame(frame_type: FrameType, payload: Vec<u8>) -> Unsealed {
         flags: Flags::NONE,
         payload,
     }
-}
-
-/// Body of ERROR and CLOSE: u16 code, UTF-8 text (ruling R21).
-fn report_body(code: Code, text: &str) -> Vec<u8> {
-    let mut body = code.0.to_be_bytes().to_vec();
-    body.extend_from_slice(cut(text).as_bytes());
-    body
-}
-
-/// Reads a body of which nothing is required.
-fn read_report(body: &[u8]) -> (u16, std::borrow::Cow<'_, str>) {
-    match body.split_first_chunk::<2>() {
-        None => (0, "".into()),
-        Some((code, text)) => {
-            let text = &text[..text.len().min(limits::ERROR_TEXT_OCTETS_MAX)];
-            (u16::from_be_bytes(*code), String::from_utf8_lossy(text))
-        }
-    }
-}
-
-fn cut(text: &str) -> &str {
-    let mut end = text.len().min(limits::ERROR_TEXT_OCTETS_MAX);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
 }

@@ -21,6 +21,7 @@ mod hello;
 mod machine;
 mod outbound;
 mod phase;
+mod report;
 
 pub use config::{AssociationConfig, HelloMode};
 pub use error::{AssociationError, Code, DropReason, Failure, SendError};
