@@ -52,7 +52,7 @@ pub const QUEUE_OCTETS_MAX: usize = 8 * 1024 * 1024;
 pub const RECEIVE_BUFFER_OCTETS: usize = 64 * 1024;
 /// Provided receive buffers per shard; a power of two.
 pub const RECEIVE_BUFFERS: u16 = 64;
-/// Octets one armed multishot receive may take before it must be armed again.
+/// Octets one armed multishot receive may take, give or take one buffer, before it must be armed again.
 pub const RECEIVE_CREDIT_OCTETS: u32 = 512 * 1024;
 /// Associations one shard owns.
 pub const ASSOCIATIONS_PER_SHARD_MAX: usize = 65_536;
