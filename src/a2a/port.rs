@@ -135,7 +135,35 @@ pub enum CallEvent {
     },
 }
 
+impl CallRequest {
+    /// Octets of the foreign message.
+    pub fn octets(&self) -> usize {
+        match self {
+            Self::Request { object } | Self::Notification { object } => object.len(),
+            Self::Card => 0,
+        }
+    }
+}
+
 impl CallEvent {
+    /// Octets of the foreign message.
+    pub fn octets(&self) -> usize {
+        match self {
+            Self::Response(object)
+            | Self::ErrorResponse(object)
+            | Self::Document {
+                document: object, ..
+            }
+            | Self::StreamEvent { object, .. }
+            | Self::StreamEnd {
+                object: Some(object),
+                ..
+            }
+            | Self::StreamError { object, .. } => object.len(),
+            Self::Accepted | Self::TransportError(_) | Self::StreamEnd { object: None, .. } => 0,
+        }
+    }
+
     /// Whether no event of the call follows.
     pub fn is_last(&self) -> bool {
         !matches!(self, Self::StreamEvent { .. })
@@ -210,6 +238,32 @@ pub enum AgentEvent {
         /// It was a deadline.
         timed_out: bool,
     },
+}
+
+impl DispatchAction {
+    /// Octets of the foreign message.
+    pub fn octets(&self) -> usize {
+        match self {
+            Self::Request { object } | Self::Notification { object } => object.len(),
+            Self::Card => 0,
+        }
+    }
+}
+
+impl AgentEvent {
+    /// Octets of the foreign message.
+    pub fn octets(&self) -> usize {
+        match self {
+            Self::Body { body, .. } => body.len(),
+            Self::StreamEvent(object) => object.len(),
+            Self::StreamOpen | Self::StreamEnd | Self::Failed { .. } => 0,
+        }
+    }
+
+    /// Whether no event of the exchange follows.
+    pub fn is_last(&self) -> bool {
+        !matches!(self, Self::StreamOpen | Self::StreamEvent(_))
+    }
 }
 
 /// Finds the configured agent for a link's server name (ruling R12).

@@ -26,5 +26,5 @@ mod report;
 pub use config::{AssociationConfig, HelloMode};
 pub use error::{AssociationError, Code, DropReason, Failure, SendError};
 pub use event::{AssociationStats, CloseReason, Event, Peer};
-pub use hello::{Hello, HelloError, ParamValue};
+pub use hello::{Hello, HelloError, PROTOCOL_A2A, ParamValue};
 pub use machine::Association;

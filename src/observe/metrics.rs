@@ -43,12 +43,14 @@ pub struct NamingError {
 
 type Read<T> = Box<dyn Fn() -> T + Send + Sync>;
 type ReadLabelled<T> = Box<dyn Fn(&mut dyn FnMut(&'static str, T)) + Send + Sync>;
+type ReadTable = Box<dyn Fn(&mut dyn FnMut([&'static str; 2], u64)) + Send + Sync>;
 
 enum Source {
     Counter(Read<u64>),
     FractionalCounter(Read<f64>),
     Gauge(Read<f64>),
     CounterFamily(&'static str, ReadLabelled<u64>),
+    CounterTable([&'static str; 2], ReadTable),
     Info(Vec<(&'static str, String)>),
 }
 
@@ -94,6 +96,20 @@ impl Collector for Family {
                 read(&mut |value, count| {
                     if outcome.is_ok() {
                         let labels = [(*label, value)];
+                        outcome = metric
+                            .encode_family(&labels)
+                            .and_then(|series| ConstCounter::new(count).encode(series));
+                    }
+                });
+                outcome
+            }
+            Source::CounterTable(names, read) => {
+                let kind = ConstCounter::new(0_u64).metric_type();
+                let mut metric = encoder.encode_descriptor(self.name, self.help, None, kind)?;
+                let mut outcome = Ok(());
+                read(&mut |values, count| {
+                    if outcome.is_ok() {
+                        let labels = [(names[0], values[0]), (names[1], values[1])];
                         outcome = metric
                             .encode_family(&labels)
                             .and_then(|series| ConstCounter::new(count).encode(series));
@@ -184,6 +200,16 @@ fn judge(name: &str, help: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
+fn lawful_label<R: Reason>(name: &str, label: &str) -> Result<(), NamingError> {
+    if snake_case(label) && R::ALL.iter().all(|reason| snake_case(reason.label())) {
+        return Ok(());
+    }
+    Err(NamingError {
+        name: name.to_owned(),
+        why: "has a label or a label value that is not snake case",
+    })
+}
+
 impl Registry {
     /// An empty table.
     pub fn new() -> Self {
@@ -234,13 +260,7 @@ impl Registry {
         label: &'static str,
         sources: Vec<Arc<Counters<R>>>,
     ) -> Result<(), NamingError> {
-        let lawful = snake_case(label) && R::ALL.iter().all(|reason| snake_case(reason.label()));
-        if !lawful {
-            return Err(NamingError {
-                name: name.to_owned(),
-                why: "has a label or a label value that is not snake case",
-            });
-        }
+        lawful_label::<R>(name, label)?;
         let read: ReadLabelled<u64> = Box::new(move |tell| {
             for &reason in R::ALL {
                 tell(
@@ -250,6 +270,43 @@ impl Registry {
             }
         });
         self.add(name, help, Source::CounterFamily(label, read))
+    }
+
+    /// A counter per reason, read through a function.
+    pub fn counter_family_read<R: Reason>(
+        &self,
+        name: &'static str,
+        help: &'static str,
+        label: &'static str,
+        read: impl Fn(R) -> u64 + Send + Sync + 'static,
+    ) -> Result<(), NamingError> {
+        lawful_label::<R>(name, label)?;
+        let read: ReadLabelled<u64> = Box::new(move |tell| {
+            for &reason in R::ALL {
+                tell(reason.label(), read(reason));
+            }
+        });
+        self.add(name, help, Source::CounterFamily(label, read))
+    }
+
+    /// A counter per pair of reasons, read through a function.
+    pub fn counter_table_read<A: Reason, B: Reason>(
+        &self,
+        name: &'static str,
+        help: &'static str,
+        labels: [&'static str; 2],
+        read: impl Fn(A, B) -> u64 + Send + Sync + 'static,
+    ) -> Result<(), NamingError> {
+        lawful_label::<A>(name, labels[0])?;
+        lawful_label::<B>(name, labels[1])?;
+        let read: ReadTable = Box::new(move |tell| {
+            for &a in A::ALL {
+                for &b in B::ALL {
+                    tell([a.label(), b.label()], read(a, b));
+                }
+            }
+        });
+        self.add(name, help, Source::CounterTable(labels, read))
     }
 
     /// A single counter; `name` without prefix and `_total`. `read` must never go down.

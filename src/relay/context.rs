@@ -1,0 +1,297 @@
+//! What the units of a relay share, made once from the settings: identity, link
+//! configurations, HELLO parameters. Immutable but for the octet gauge.
+
+use super::RelayError;
+use super::settings::{HelloMode, RouteSettings, Settings, TlsVerify};
+use crate::a2a::port::{AgentDirectory, ServiceParameters};
+use crate::association::{AssociationConfig, HelloMode as AssociationHello, ParamValue};
+use crate::crypto::{Identity, IdentityPublic};
+use crate::edge::stats::EdgeStats;
+use crate::engine::control::{Command, ControlStats};
+use crate::handshake::{PeerPolicy, ResponderConfig};
+use crate::limits;
+use crate::link::config::{self, Verify};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::mpsc;
+
+/// A route, ready to dial.
+pub struct RouteContext {
+    /// Its settings.
+    pub settings: RouteSettings,
+    /// Link configuration.
+    pub tls: Arc<ClientConfig>,
+    /// Pinned responder.
+    pub peer: Option<IdentityPublic>,
+}
+
+/// A listener, ready to accept.
+pub struct ListenContext {
+    /// Link configuration.
+    pub tls: Arc<ServerConfig>,
+    /// Responder's handshake configuration, made for each connection.
+    pub responder: Arc<dyn Fn() -> ResponderConfig + Send + Sync>,
+    /// Configuration of the associations that come of it.
+    pub association: Arc<AssociationConfig>,
+}
+
+/// What all units share.
+pub struct Context {
+    /// The settings.
+    pub settings: Settings,
+    /// This relay's identity.
+    pub identity: Arc<Identity>,
+    /// Routes by index.
+    pub routes: Vec<RouteContext>,
+    /// Commands to the control thread.
+    pub control: mpsc::UnboundedSender<Command>,
+    /// Counters of the edges.
+    pub edge_stats: Arc<EdgeStats>,
+    /// Counters of the control thread.
+    pub control_stats: Arc<ControlStats>,
+    /// Events and octets buffered for a slow SSE client.
+    pub stream_buffer: (usize, usize),
+    octets: Vec<AtomicUsize>,
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, RelayError> {
+    std::fs::read(path).map_err(|source| RelayError::File {
+        path: path.into(),
+        source,
+    })
+}
+
+#[allow(clippy::needless_pass_by_value)] // so that it reads well in map_err
+fn content(path: &Path, problem: impl std::fmt::Display) -> RelayError {
+    RelayError::Content {
+        path: path.into(),
+        problem: problem.to_string(),
+    }
+}
+
+/// Reads an identity file.
+pub fn load_identity(path: &Path) -> Result<Identity, RelayError> {
+    let octets = zeroize::Zeroizing::new(read(path)?);
+    let text = std::str::from_utf8(&octets).map_err(|_| content(path, "not PEM text"))?;
+    Identity::from_pkcs8_pem(text).map_err(|error| content(path, error))
+}
+
+fn load_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, RelayError> {
+    let octets = read(path)?;
+    let chain = CertificateDer::pem_slice_iter(&octets)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| content(path, error))?;
+    if chain.is_empty() {
+        return Err(content(path, "holds no certificate"));
+    }
+    Ok(chain)
+}
+
+fn load_roots(path: Option<&Path>) -> Result<RootCertStore, RelayError> {
+    let mut roots = RootCertStore::empty();
+    if let Some(path) = path {
+        for certificate in load_chain(path)? {
+            roots
+                .add(certificate)
+                .map_err(|error| content(path, error))?;
+        }
+    } else {
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    }
+    Ok(roots)
+}
+
+fn peer(text: &str) -> Result<IdentityPublic, RelayError> {
+    text.parse()
+        .map_err(|_| RelayError::Settings(format!("{text:?} is no ed25519:<base64url> identity")))
+}
+
+impl Context {
+    /// Loads what the settings name.
+    pub fn new(
+        settings: Settings,
+        units: usize,
+        control: mpsc::UnboundedSender<Command>,
+    ) -> Result<Self, RelayError> {
+        let identity = Arc::new(load_identity(&settings.identity)?);
+        let routes = settings
+            .routes
+            .iter()
+            .map(|route| {
+                let verify = match route.tls_verify {
+                    TlsVerify::Full => Verify::Roots(load_roots(route.tls_ca.as_deref())?),
+                    TlsVerify::Pinned => Verify::Pinned,
+                };
+                Ok(RouteContext {
+                    settings: route.clone(),
+                    tls: config::client(verify)
+                        .map_err(|error| RelayError::Settings(error.to_string()))?,
+                    peer: route.peer.as_deref().map(peer).transpose()?,
+                })
+            })
+            .collect::<Result<Vec<_>, RelayError>>()?;
+        let stream_buffer = settings
+            .ingresses
+            .iter()
+            .map(|ingress| (ingress.stream_buffer_events, ingress.stream_buffer_octets))
+            .max()
+            .unwrap_or((
+                limits::STREAM_BUFFER_EVENTS_MAX,
+                limits::STREAM_BUFFER_OCTETS_MAX,
+            ));
+        Ok(Self {
+            identity,
+            routes,
+            control,
+            edge_stats: Arc::new(EdgeStats::default()),
+            control_stats: Arc::new(ControlStats::default()),
+            stream_buffer,
+            octets: (0..units).map(|_| AtomicUsize::new(0)).collect(),
+            settings,
+        })
+    }
+
+    /// What a listener needs.
+    pub fn listener(&self, index: usize) -> Result<ListenContext, RelayError> {
+        let listen = &self.settings.listeners[index];
+        let key = PrivateKeyDer::from_pem_slice(&read(&listen.tls.key)?)
+            .map_err(|error| content(&listen.tls.key, error))?;
+        let tls = config::server(load_chain(&listen.tls.cert)?, key)
+            .map_err(|error| content(&listen.tls.cert, error))?;
+        let policy = if listen.peers.iter().any(|peer| peer == "*") {
+            PeerPolicy::Any
+        } else {
+            listen
+                .peers
+                .iter()
+                .map(|text| peer(text))
+                .collect::<Result<Vec<_>, _>>()?
+                .into_iter()
+                .collect()
+        };
+        let identity = self.identity.clone();
+        Ok(ListenContext {
+            tls,
+            responder: Arc::new(move || ResponderConfig::new(identity.clone(), policy.clone())),
+            association: Arc::new(self.association_config(listen.hello)),
+        })
+    }
+
+    fn association_config(&self, hello: HelloMode) -> AssociationConfig {
+        let mut config = AssociationConfig::new(match hello {
+            HelloMode::Required => AssociationHello::Required,
+            HelloMode::Optional => AssociationHello::Optional,
+        });
+        let bounds = &self.settings.limits;
+        config.idle_probe_time = bounds.idle_probe_time;
+        config.probe_timeout = bounds.probe_timeout;
+        config.queue_octets_max = bounds.association_octets.max(limits::FRAME_OCTETS_MAX);
+        if let Some(tag) = self.settings.policy.document_binding {
+            config
+                .params
+                .push(("docbind".into(), ParamValue::Uint(u64::from(tag))));
+        }
+        config
+    }
+
+    /// Configuration of an association that we dial, with what we state in HELLO (rulings R9, R12, R13).
+    pub fn initiator_config(
+        &self,
+        route: usize,
+        parameters: &ServiceParameters,
+    ) -> AssociationConfig {
+        let settings = &self.routes[route].settings;
+        let mut config = self.association_config(settings.hello);
+        config.params.push((
+            "server-name".into(),
+            ParamValue::Text(settings.server_name.clone()),
+        ));
+        for name in ServiceParameters::NAMES {
+            let values: Vec<String> = parameters.values(name).map(str::to_owned).collect();
+            if !values.is_empty() {
+                config
+                    .params
+                    .push((name.into(), ParamValue::TextList(values)));
+            }
+        }
+        config
+    }
+
+    /// Octets of foreign messages on their way out, over all units, as last published.
+    pub fn octets_held(&self) -> usize {
+        self.octets
+            .iter()
+            .map(|octets| octets.load(Ordering::Relaxed))
+            .sum()
+    }
+
+    /// A unit says how much it holds.
+    pub fn publish_octets(&self, unit: usize, octets: usize) {
+        if let Some(cell) = self.octets.get(unit) {
+            cell.store(octets, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Agents by server name (ruling R12).
+#[derive(Debug, Clone)]
+pub struct Agents {
+    names: Vec<String>,
+    default: Option<usize>,
+}
+
+impl Agents {
+    /// From the settings.
+    pub fn new(settings: &Settings) -> Self {
+        Self {
+            names: settings
+                .agents
+                .iter()
+                .map(|agent| agent.name.to_ascii_lowercase())
+                .collect(),
+            default: settings.agents.iter().position(|agent| agent.default),
+        }
+    }
+}
+
+impl AgentDirectory for Agents {
+    fn agent_for(&self, server_name: &str) -> Option<usize> {
+        let name = server_name.to_ascii_lowercase();
+        let label = name.split('.').next().unwrap_or_default();
+        self.names
+            .iter()
+            .position(|agent| *agent == name)
+            .or_else(|| self.names.iter().position(|agent| agent == label))
+            .or(self.default)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ruling R12: the name itself, then its first label, then the default.
+    #[test]
+    fn the_server_name_selects_the_agent() {
+        let agents = Agents {
+            names: vec!["literature".into(), "math.example".into(), "rest".into()],
+            default: Some(2),
+        };
+        assert_eq!(agents.agent_for("literature.relay.example"), Some(0));
+        assert_eq!(agents.agent_for("Literature"), Some(0));
+        assert_eq!(agents.agent_for("math.example"), Some(1));
+        assert_eq!(agents.agent_for("math.other"), Some(2));
+        assert_eq!(
+            Agents {
+                default: None,
+                ..agents
+            }
+            .agent_for("unknown.example"),
+            None
+        );
+    }
+}

@@ -1,0 +1,392 @@
+//! Where mapping happens: inline on the unit, or on worker threads behind
+//! bounded lock-free queues. Both run the same mapper; associations are dealt
+//! out to workers by number, so that no exchange is ever shared.
+//!
+//! A worker never blocks on a push: what a unit's queue does not take waits in
+//! the worker, and a unit whose worker takes no more stops its sources.
+
+use super::settings::{Settings, UnknownMethods as UnknownMethodsSetting};
+use crate::a2a::config::{AgentVersion, MapperConfig, UnknownMethods};
+use crate::a2a::mapper::Mapper;
+use crate::a2a::port::{AssociationId, CallId, ExchangeId, Input, Output};
+use crate::bridge::safety::EffectSet;
+use crate::engine::clock::{SystemRandom, now};
+use crate::engine::queue::{Consumer, Doorbell, Producer, Weight, bounded};
+use crate::engine::wake::Wake;
+use crate::limits;
+use crossbeam::sync::{Parker, Unparker};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long a worker looks for work before it sleeps.
+const SPIN_TIME: Duration = Duration::from_micros(20);
+/// How soon a worker tries again to hand over what a unit's queue did not take.
+const RETRY_TIME: Duration = Duration::from_micros(100);
+/// Inputs a worker takes from one unit before it looks at the next.
+const BURST: usize = 64;
+/// A worker's number in an exchange's name.
+const WORKER_BITS: u32 = 8;
+/// A unit's number in the name of an association or call.
+const UNIT_SHIFT: u32 = 48;
+
+/// Largest number of workers.
+pub const WORKERS_MAX: usize = 1 << WORKER_BITS;
+
+/// A mapper's configuration from the relay's settings.
+pub fn mapper_config(settings: &Settings) -> MapperConfig {
+    let policy = &settings.policy;
+    MapperConfig {
+        unknown_methods: match policy.unknown_methods {
+            UnknownMethodsSetting::Carry => UnknownMethods::Carry,
+            UnknownMethodsSetting::Refuse => UnknownMethods::Refuse,
+        },
+        allow: EffectSet::of(&policy.allow),
+        peers: policy
+            .peers
+            .iter()
+            .map(|(peer, allow)| (peer.clone(), EffectSet::of(allow)))
+            .collect(),
+        agents: settings
+            .agents
+            .iter()
+            .map(|agent| match agent.version {
+                crate::edge::settings::AgentVersion::Auto => AgentVersion::Auto,
+                crate::edge::settings::AgentVersion::V03 => AgentVersion::V03,
+                crate::edge::settings::AgentVersion::V10 => AgentVersion::V10,
+            })
+            .collect(),
+        exchanges_per_association: settings.limits.exchanges_per_association,
+        association_octets: settings.limits.association_octets,
+        foreign_message_octets: settings.limits.foreign_message_octets,
+        ..MapperConfig::default()
+    }
+}
+
+/// The name of a unit's `n`th association.
+pub fn association_id(unit: usize, n: u64) -> AssociationId {
+    AssociationId((unit as u64) << UNIT_SHIFT | n)
+}
+
+/// The name of a unit's `n`th call.
+pub fn call_id(unit: usize, n: u64) -> CallId {
+    CallId((unit as u64) << UNIT_SHIFT | n)
+}
+
+fn unit_of(number: u64) -> usize {
+    (number >> UNIT_SHIFT) as usize
+}
+
+impl Weight for Input {
+    fn octets(&self) -> usize {
+        match self {
+            Self::Frame { payload, .. } => payload.len(),
+            Self::Call { request, .. } => request.octets(),
+            Self::Agent { event, .. } => event.octets(),
+            Self::Up { .. } | Self::Down { .. } | Self::CallGone { .. } => 0,
+        }
+    }
+}
+
+impl Weight for Output {
+    fn octets(&self) -> usize {
+        match self {
+            Self::Frame { payload, .. } => payload.len(),
+            Self::Call { event, .. } => event.octets(),
+            Self::Dispatch { dispatch, .. } => dispatch.action.octets(),
+            Self::Cancel { .. } | Self::ChannelError { .. } => 0,
+        }
+    }
+}
+
+/// A unit's way to its mapper or mappers.
+pub enum Mapping {
+    /// On the unit itself.
+    Inline(Box<Mapper>),
+    /// On worker threads.
+    Workers(Vec<Port>),
+}
+
+/// A unit's two queues with one worker.
+pub struct Port {
+    to: Producer<Input>,
+    from: Consumer<Output>,
+    stalled: VecDeque<Input>,
+    pushed: bool,
+}
+
+impl Mapping {
+    /// Maps one input, now or soon.
+    pub fn handle(&mut self, input: Input, calls: &HashMap<CallId, AssociationId>) {
+        match self {
+            Self::Inline(mapper) => mapper.handle(input, now(), &mut SystemRandom),
+            Self::Workers(ports) => {
+                let workers = ports.len() as u64;
+                let (worker, input) = match input {
+                    Input::Agent { exchange, event } => (
+                        exchange.0 & (WORKERS_MAX as u64 - 1),
+                        Input::Agent {
+                            exchange: ExchangeId(exchange.0 >> WORKER_BITS),
+                            event,
+                        },
+                    ),
+                    Input::CallGone { call } => match calls.get(&call) {
+                        Some(association) => (association.0 % workers, Input::CallGone { call }),
+                        None => return,
+                    },
+                    Input::Up { association, .. }
+                    | Input::Down { association, .. }
+                    | Input::Frame { association, .. }
+                    | Input::Call { association, .. } => (association.0 % workers, input),
+                };
+                if let Some(port) = ports.get_mut(usize::try_from(worker).unwrap_or(usize::MAX)) {
+                    port.push(input);
+                }
+            }
+        }
+    }
+
+    /// The next output for this unit.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        match self {
+            Self::Inline(mapper) => mapper.poll_output(),
+            Self::Workers(ports) => (0u64..).zip(ports).find_map(|(worker, port)| {
+                port.from.pop().map(|output| match output {
+                    Output::Dispatch { exchange, dispatch } => Output::Dispatch {
+                        exchange: ExchangeId(exchange.0 << WORKER_BITS | worker),
+                        dispatch,
+                    },
+                    Output::Cancel { exchange } => Output::Cancel {
+                        exchange: ExchangeId(exchange.0 << WORKER_BITS | worker),
+                    },
+                    other => other,
+                })
+            }),
+        }
+    }
+
+    /// Rings the workers that were given something, and tries again what they did not take.
+    pub fn ring(&mut self) {
+        if let Self::Workers(ports) = self {
+            for port in ports {
+                while let Some(input) = port.stalled.pop_front() {
+                    match port.to.push(input) {
+                        Ok(()) => port.pushed = true,
+                        Err(input) => {
+                            port.stalled.push_front(input);
+                            break;
+                        }
+                    }
+                }
+                if std::mem::take(&mut port.pushed) {
+                    port.to.ring();
+                }
+            }
+        }
+    }
+
+    /// Whether a worker cannot take more: sources must stop.
+    pub fn is_stalled(&self) -> bool {
+        match self {
+            Self::Inline(_) => false,
+            Self::Workers(ports) => ports.iter().any(|port| !port.stalled.is_empty()),
+        }
+    }
+
+    /// Whether an output waits.
+    pub fn has_output(&self) -> bool {
+        match self {
+            Self::Inline(_) => false,
+            Self::Workers(ports) => ports.iter().any(|port| !port.from.is_empty()),
+        }
+    }
+}
+
+impl Port {
+    fn push(&mut self, input: Input) {
+        if !self.stalled.is_empty() {
+            self.stalled.push_back(input);
+            return;
+        }
+        match self.to.push(input) {
+            Ok(()) => self.pushed = true,
+            Err(input) => self.stalled.push_back(input),
+        }
+    }
+}
+
+struct Bell {
+    asleep: AtomicBool,
+    unparker: Unparker,
+}
+
+impl Doorbell for Bell {
+    fn ring(&self) {
+        if self.asleep.swap(false, Ordering::AcqRel) {
+            self.unparker.unpark();
+        }
+    }
+}
+
+/// The worker threads and each unit's ports to them.
+pub struct Workers {
+    /// Ports by unit.
+    pub ports: Vec<Vec<Port>>,
+    threads: Vec<JoinHandle<()>>,
+    bells: Vec<Arc<Bell>>,
+    stop: Arc<AtomicBool>,
+}
+
+struct UnitEnd {
+    inputs: Consumer<Input>,
+    outputs: Producer<Output>,
+    overflow: VecDeque<Output>,
+    pushed: bool,
+}
+
+impl Workers {
+    /// Starts a worker for each mapper, for the units whose doorbells are given.
+    pub fn start(mappers: Vec<Mapper>, units: &[Arc<Wake>]) -> std::io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut ports: Vec<Vec<Port>> = units.iter().map(|_| Vec::new()).collect();
+        let (mut threads, mut bells) = (Vec::new(), Vec::new());
+        for (worker, mapper) in mappers.into_iter().enumerate() {
+            let parker = Parker::new();
+            let bell = Arc::new(Bell {
+                asleep: AtomicBool::new(false),
+                unparker: parker.unparker().clone(),
+            });
+            let mut ends = Vec::new();
+            for (unit, wake) in units.iter().enumerate() {
+                let (to, inputs) = bounded(
+                    limits::QUEUE_FRAMES_MAX,
+                    limits::QUEUE_OCTETS_MAX,
+                    bell.clone(),
+                );
+                let (outputs, from) = bounded(
+                    limits::QUEUE_FRAMES_MAX,
+                    limits::QUEUE_OCTETS_MAX,
+                    wake.clone(),
+                );
+                ports[unit].push(Port {
+                    to,
+                    from,
+                    stalled: VecDeque::new(),
+                    pushed: false,
+                });
+                ends.push(UnitEnd {
+                    inputs,
+                    outputs,
+                    overflow: VecDeque::new(),
+                    pushed: false,
+                });
+            }
+            let (own_bell, stop) = (bell.clone(), stop.clone());
+            threads.push(
+                std::thread::Builder::new()
+                    .name(format!("mapping-{worker}"))
+                    .spawn(move || work(mapper, ends, &parker, &own_bell, &stop))?,
+            );
+            bells.push(bell);
+        }
+        Ok(Self {
+            ports,
+            threads,
+            bells,
+            stop,
+        })
+    }
+
+    /// Ends the workers; the units are gone by now.
+    pub fn stop(self) {
+        self.stop.store(true, Ordering::Release);
+        for bell in &self.bells {
+            bell.unparker.unpark();
+        }
+        for thread in self.threads {
+            if thread.join().is_err() {
+                tracing::error!("a mapping worker panicked");
+            }
+        }
+    }
+}
+
+fn work(
+    mut mapper: Mapper,
+    mut units: Vec<UnitEnd>,
+    parker: &Parker,
+    bell: &Bell,
+    stop: &AtomicBool,
+) {
+    let mut dispatched: HashMap<ExchangeId, usize> = HashMap::new();
+    let mut idle_since: Option<Instant> = None;
+    while !stop.load(Ordering::Acquire) {
+        let mut worked = false;
+        for unit in 0..units.len() {
+            for _ in 0..BURST {
+                let Some(input) = units[unit].inputs.pop() else {
+                    break;
+                };
+                worked = true;
+                if let Input::Agent { exchange, event } = &input {
+                    if event.is_last() {
+                        dispatched.remove(exchange);
+                    }
+                }
+                mapper.handle(input, now(), &mut SystemRandom);
+                while let Some(output) = mapper.poll_output() {
+                    let home = match &output {
+                        Output::Frame { association, .. }
+                        | Output::ChannelError { association, .. } => unit_of(association.0),
+                        Output::Call { call, .. } => unit_of(call.0),
+                        Output::Dispatch { exchange, dispatch } => {
+                            let home = unit_of(dispatch.association.0);
+                            dispatched.insert(*exchange, home);
+                            home
+                        }
+                        Output::Cancel { exchange } => dispatched.remove(exchange).unwrap_or(unit),
+                    };
+                    if let Some(end) = units.get_mut(home) {
+                        end.overflow.push_back(output);
+                    }
+                }
+            }
+        }
+        let mut waiting = false;
+        for end in &mut units {
+            while let Some(output) = end.overflow.pop_front() {
+                match end.outputs.push(output) {
+                    Ok(()) => end.pushed = true,
+                    Err(output) => {
+                        end.overflow.push_front(output);
+                        waiting = true;
+                        break;
+                    }
+                }
+            }
+            if std::mem::take(&mut end.pushed) {
+                end.outputs.ring();
+            }
+        }
+        if worked {
+            idle_since = None;
+            continue;
+        }
+        if waiting {
+            parker.park_timeout(RETRY_TIME);
+            continue;
+        }
+        if idle_since.get_or_insert_with(now).elapsed() < SPIN_TIME {
+            std::thread::yield_now();
+            continue;
+        }
+        bell.asleep.store(true, Ordering::SeqCst);
+        if units.iter().all(|end| end.inputs.is_empty()) && !stop.load(Ordering::Acquire) {
+            parker.park();
+        }
+        bell.asleep.store(false, Ordering::Release);
+        idle_since = None;
+    }
+}

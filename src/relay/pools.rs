@@ -1,0 +1,204 @@
+//! Which association carries a call: per route one pool entry for each distinct
+//! set of service parameters (ruling R13), dialled on demand, the idle one
+//! evicted first. Pure bookkeeping; the unit dials and closes.
+
+use crate::a2a::port::{AssociationId, CallId, CallRequest, ServiceParameters};
+use crate::limits;
+use std::collections::VecDeque;
+
+/// Names an entry of [`Pools`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PoolId(pub u64);
+
+/// A call that waits for its association.
+#[derive(Debug)]
+pub struct Waiting {
+    /// Which call.
+    pub call: CallId,
+    /// What it carries.
+    pub request: CallRequest,
+}
+
+/// What an entry's association is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PoolState {
+    /// None, and none on its way.
+    Down,
+    /// A dial is under way.
+    Dialling,
+    /// Ready for frames.
+    Up(AssociationId),
+}
+
+/// One association's worth of a route.
+#[derive(Debug)]
+pub struct Pool {
+    /// Names it.
+    pub id: PoolId,
+    /// Route.
+    pub route: usize,
+    /// The set that its association states.
+    pub parameters: ServiceParameters,
+    /// Its association.
+    pub state: PoolState,
+    /// Calls that wait for it, oldest first.
+    pub waiting: VecDeque<Waiting>,
+    /// Calls that it carries or that wait.
+    pub outstanding: usize,
+    used: u64,
+}
+
+/// Every entry of a unit.
+#[derive(Debug, Default)]
+pub struct Pools {
+    entries: Vec<Pool>,
+    next: u64,
+    clock: u64,
+}
+
+/// The outcome of [`Pools::admit`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// The entry that takes the call, and one that had to go for it with its association, if it had any.
+    Entry {
+        /// Takes the call.
+        pool: PoolId,
+        /// Was evicted.
+        evicted: Option<AssociationId>,
+    },
+    /// Every set of the route is in use.
+    Full,
+}
+
+impl Pools {
+    /// Finds or makes the entry for a route and a set, counting the call as outstanding on it.
+    pub fn admit(&mut self, route: usize, parameters: &ServiceParameters) -> Admission {
+        self.clock += 1;
+        let clock = self.clock;
+        if let Some(pool) = self
+            .entries
+            .iter_mut()
+            .find(|pool| pool.route == route && pool.parameters == *parameters)
+        {
+            pool.used = clock;
+            pool.outstanding += 1;
+            return Admission::Entry {
+                pool: pool.id,
+                evicted: None,
+            };
+        }
+        let mut evicted = None;
+        if self
+            .entries
+            .iter()
+            .filter(|pool| pool.route == route)
+            .count()
+            >= limits::PARAMETER_SETS_PER_ROUTE_MAX
+        {
+            let idle = self
+                .entries
+                .iter()
+                .enumerate()
+                .filter(|(_, pool)| {
+                    pool.route == route
+                        && pool.outstanding == 0
+                        && pool.state != PoolState::Dialling
+                })
+                .min_by_key(|(_, pool)| pool.used)
+                .map(|(at, _)| at);
+            let Some(at) = idle else {
+                return Admission::Full;
+            };
+            if let PoolState::Up(association) = self.entries.swap_remove(at).state {
+                evicted = Some(association);
+            }
+        }
+        self.next += 1;
+        let id = PoolId(self.next);
+        self.entries.push(Pool {
+            id,
+            route,
+            parameters: parameters.clone(),
+            state: PoolState::Down,
+            waiting: VecDeque::new(),
+            outstanding: 1,
+            used: clock,
+        });
+        Admission::Entry { pool: id, evicted }
+    }
+
+    /// The entry of that name.
+    pub fn get(&mut self, id: PoolId) -> Option<&mut Pool> {
+        self.entries.iter_mut().find(|pool| pool.id == id)
+    }
+
+    /// The entry whose association it is.
+    pub fn by_association(&mut self, association: AssociationId) -> Option<&mut Pool> {
+        self.entries
+            .iter_mut()
+            .find(|pool| pool.state == PoolState::Up(association))
+    }
+
+    /// A call of the entry is over.
+    pub fn release(&mut self, id: PoolId) {
+        if let Some(pool) = self.get(id) {
+            pool.outstanding = pool.outstanding.saturating_sub(1);
+        }
+    }
+
+    /// Calls that wait, over all entries.
+    pub fn waiting(&self) -> usize {
+        self.entries.iter().map(|pool| pool.waiting.len()).sum()
+    }
+
+    /// Calls that are carried or wait, over all entries.
+    pub fn outstanding(&self) -> usize {
+        self.entries.iter().map(|pool| pool.outstanding).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(version: &str) -> ServiceParameters {
+        ServiceParameters {
+            lines: vec![("a2a-version".into(), version.into())],
+        }
+    }
+
+    fn entry(admission: Admission) -> (PoolId, Option<AssociationId>) {
+        match admission {
+            Admission::Entry { pool, evicted } => (pool, evicted),
+            Admission::Full => panic!("full"),
+        }
+    }
+
+    #[test]
+    fn one_entry_a_route_and_set() {
+        let mut pools = Pools::default();
+        let (a, _) = entry(pools.admit(0, &set("1.0")));
+        let (b, _) = entry(pools.admit(0, &set("0.3")));
+        let (c, _) = entry(pools.admit(1, &set("1.0")));
+        assert!(a != b && b != c && a != c);
+        assert_eq!(entry(pools.admit(0, &set("1.0"))).0, a);
+        assert_eq!(pools.get(a).unwrap().outstanding, 2);
+    }
+
+    /// Ruling R13: at most 8 sets a route, the idle ones evicted first, then 431.
+    #[test]
+    fn the_idle_set_goes_first() {
+        let mut pools = Pools::default();
+        let ids: Vec<_> = (0..limits::PARAMETER_SETS_PER_ROUTE_MAX)
+            .map(|n| entry(pools.admit(0, &set(&n.to_string()))).0)
+            .collect();
+        assert_eq!(pools.admit(0, &set("one too many")), Admission::Full);
+        pools.get(ids[3]).unwrap().state = PoolState::Up(AssociationId(33));
+        pools.release(ids[3]);
+        pools.release(ids[5]);
+        let (_, evicted) = entry(pools.admit(0, &set("new")));
+        assert_eq!(evicted, Some(AssociationId(33)), "the one used longest ago");
+        assert!(pools.get(ids[3]).is_none());
+        assert!(pools.get(ids[5]).is_some());
+    }
+}

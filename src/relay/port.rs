@@ -1,0 +1,148 @@
+//! What the edges see of a unit: they leave calls and news in its mailbox and
+//! wait for pressure to fall. Never borrowed while an edge is called back.
+
+use super::context::Context as Relay;
+use super::mapping::call_id;
+use super::pools::{Admission, PoolId, Pools};
+use super::pressure::Pressure;
+use super::stats::{UnitCount, UnitStats};
+use crate::a2a::port::{
+    AgentEvent, AssociationId, CallId, CallRequest, ExchangeId, ServiceParameters,
+};
+use crate::edge::call::{self, CallHandle, CallSink};
+use crate::edge::{CallRefusal, Mapping as EdgeMapping};
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::sync::Notify;
+
+/// Something an edge left for the loop.
+pub(super) enum Mail {
+    Call {
+        call: CallId,
+        pool: PoolId,
+        request: CallRequest,
+        sink: CallSink,
+    },
+    Gone {
+        call: CallId,
+    },
+    Agent {
+        exchange: ExchangeId,
+        event: AgentEvent,
+    },
+}
+
+/// What the edges see of a unit.
+pub struct Port {
+    pub(super) unit: usize,
+    pub(super) relay: Arc<Relay>,
+    pub(super) mailbox: RefCell<VecDeque<Mail>>,
+    pub(super) pools: RefCell<Pools>,
+    pub(super) evicted: RefCell<Vec<AssociationId>>,
+    pub(super) pressure: RefCell<Pressure>,
+    /// Association of each exchange given to the egress.
+    pub(super) exchanges: RefCell<HashMap<ExchangeId, AssociationId>>,
+    pub(super) notify: Notify,
+    pub(super) draining: Cell<bool>,
+    pub(super) calls: Cell<u64>,
+    pub(super) stats: Arc<UnitStats>,
+}
+
+/// The port as the edges hold it.
+#[derive(Clone)]
+pub struct Handle(pub Rc<Port>);
+
+impl Port {
+    /// Starts a call; see [`EdgeMapping::call`].
+    pub fn start_call(
+        self: &Rc<Self>,
+        route: usize,
+        parameters: &ServiceParameters,
+        request: CallRequest,
+    ) -> Result<CallHandle, CallRefusal> {
+        if self.draining.get() {
+            return Err(CallRefusal::ShuttingDown);
+        }
+        if self.relay.octets_held() + request.octets() > self.relay.settings.limits.process_octets {
+            self.stats.count(UnitCount::CallsOverloaded);
+            return Err(CallRefusal::Overloaded);
+        }
+        let pool = match self.pools.borrow_mut().admit(route, parameters) {
+            Admission::Full => return Err(CallRefusal::TooManyParameterSets),
+            Admission::Entry { pool, evicted } => {
+                self.evicted.borrow_mut().extend(evicted);
+                pool
+            }
+        };
+        let n = self.calls.get() + 1;
+        self.calls.set(n);
+        let call = call_id(self.unit, n);
+        let gone = Rc::downgrade(self);
+        let (events_max, octets_max) = self.relay.stream_buffer;
+        let (sink, handle) = call::channel(events_max, octets_max, move || {
+            if let Some(port) = gone.upgrade() {
+                port.leave(Mail::Gone { call });
+            }
+        });
+        self.leave(Mail::Call {
+            call,
+            pool,
+            request,
+            sink,
+        });
+        Ok(handle)
+    }
+
+    fn leave(&self, mail: Mail) {
+        self.mailbox.borrow_mut().push_back(mail);
+        self.notify.notify_one();
+    }
+}
+
+impl EdgeMapping for Handle {
+    fn call(
+        &self,
+        route: usize,
+        parameters: ServiceParameters,
+        request: CallRequest,
+    ) -> Result<CallHandle, CallRefusal> {
+        self.0.start_call(route, &parameters, request)
+    }
+
+    fn agent_event(&self, exchange: ExchangeId, event: AgentEvent) {
+        if let Some(&association) = self.0.exchanges.borrow().get(&exchange) {
+            // Counted at once, so that many bodies that were let in together do not all pass the mark.
+            self.0
+                .pressure
+                .borrow_mut()
+                .coming(association, event.octets());
+        }
+        self.0.leave(Mail::Agent { exchange, event });
+    }
+
+    fn poll_ready(&self, association: AssociationId, cx: &mut Context<'_>) -> Poll<()> {
+        self.0.pressure.borrow_mut().poll_ready(association, cx)
+    }
+}
+
+impl Port {
+    /// The port of unit number `unit`.
+    pub fn new(unit: usize, relay: Arc<Relay>, stats: Arc<UnitStats>) -> Self {
+        Self {
+            unit,
+            relay,
+            mailbox: RefCell::default(),
+            pools: RefCell::default(),
+            evicted: RefCell::default(),
+            pressure: RefCell::default(),
+            exchanges: RefCell::default(),
+            notify: Notify::new(),
+            draining: Cell::new(false),
+            calls: Cell::new(0),
+            stats,
+        }
+    }
+}

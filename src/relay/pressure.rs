@@ -1,0 +1,201 @@
+//! How full the way out of each association is, and who waits for it to drain.
+//! Pressure stops sources only: agents' streams through [`Pressure::poll_ready`],
+//! calls through [`Pressure::is_high`]. Nothing on the mapping path waits.
+
+use crate::a2a::port::AssociationId;
+use crate::limits;
+use std::collections::HashMap;
+use std::task::{Context, Poll, Waker};
+
+#[derive(Debug, Default)]
+struct Level {
+    /// Octets queued at the association, as last seen.
+    queued: usize,
+    /// Octets handed in by edges and not yet queued there.
+    coming: usize,
+    high: bool,
+    waiting: Vec<Waker>,
+}
+
+impl Level {
+    fn octets(&self) -> usize {
+        self.queued + self.coming
+    }
+
+    /// Hysteresis between the two marks; gives back who must be woken.
+    fn judge(&mut self) -> Vec<Waker> {
+        if self.octets() >= limits::OUTBOUND_QUEUE_HIGH_OCTETS {
+            self.high = true;
+        } else if self.octets() <= limits::OUTBOUND_QUEUE_LOW_OCTETS {
+            self.high = false;
+            return std::mem::take(&mut self.waiting);
+        }
+        Vec::new()
+    }
+}
+
+/// Levels of a unit's associations.
+#[derive(Debug, Default)]
+pub struct Pressure {
+    levels: HashMap<AssociationId, Level>,
+    total: usize,
+    /// Mapping workers cannot take more; every source waits.
+    stalled: bool,
+}
+
+fn wake(wakers: Vec<Waker>) {
+    for waker in wakers {
+        waker.wake();
+    }
+}
+
+impl Pressure {
+    /// A new association, at level 0.
+    pub fn open(&mut self, association: AssociationId) {
+        self.levels.insert(association, Level::default());
+    }
+
+    /// An association is gone: nobody need wait for it.
+    pub fn close(&mut self, association: AssociationId) {
+        if let Some(level) = self.levels.remove(&association) {
+            self.total -= level.octets();
+            wake(level.waiting);
+        }
+    }
+
+    /// An edge hands in octets for the association.
+    pub fn coming(&mut self, association: AssociationId, octets: usize) {
+        if let Some(level) = self.levels.get_mut(&association) {
+            level.coming += octets;
+            self.total += octets;
+            wake(level.judge());
+        }
+    }
+
+    /// Octets handed in have been mapped; what they became is counted by [`Pressure::queued`].
+    pub fn mapped(&mut self, association: AssociationId, octets: usize) {
+        if let Some(level) = self.levels.get_mut(&association) {
+            let octets = octets.min(level.coming);
+            level.coming -= octets;
+            self.total -= octets;
+            wake(level.judge());
+        }
+    }
+
+    /// The association's queue holds so many octets now.
+    pub fn queued(&mut self, association: AssociationId, octets: usize) {
+        if let Some(level) = self.levels.get_mut(&association) {
+            self.total = self.total - level.queued + octets;
+            level.queued = octets;
+            wake(level.judge());
+        }
+    }
+
+    /// Whether the association's way out is too full for a new call.
+    pub fn is_high(&self, association: AssociationId) -> bool {
+        self.stalled
+            || self
+                .levels
+                .get(&association)
+                .is_some_and(|level| level.high)
+    }
+
+    /// Octets on the way out of the association.
+    pub fn octets(&self, association: AssociationId) -> usize {
+        self.levels.get(&association).map_or(0, Level::octets)
+    }
+
+    /// Octets on the way out of all of them.
+    pub fn total(&self) -> usize {
+        self.total
+    }
+
+    /// Ready when an agent's stream may be read further.
+    pub fn poll_ready(&mut self, association: AssociationId, cx: &mut Context<'_>) -> Poll<()> {
+        match self.levels.get_mut(&association) {
+            Some(level) if level.high || self.stalled => {
+                level.waiting.push(cx.waker().clone());
+                Poll::Pending
+            }
+            _ => Poll::Ready(()),
+        }
+    }
+
+    /// Workers can or cannot take more.
+    pub fn stall(&mut self, stalled: bool) {
+        if self.stalled && !stalled {
+            self.stalled = false;
+            for level in self.levels.values_mut() {
+                if !level.high {
+                    wake(std::mem::take(&mut level.waiting));
+                }
+            }
+        }
+        self.stalled = stalled;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn waits_between_the_marks() {
+        let woken = Arc::new(Woken::default());
+        let waker = woken.clone().into();
+        let mut cx = Context::from_waker(&waker);
+        let mut pressure = Pressure::default();
+        let id = AssociationId(1);
+        pressure.open(id);
+        assert!(pressure.poll_ready(id, &mut cx).is_ready());
+        pressure.coming(id, limits::OUTBOUND_QUEUE_HIGH_OCTETS);
+        assert!(pressure.poll_ready(id, &mut cx).is_pending());
+        pressure.mapped(id, limits::OUTBOUND_QUEUE_HIGH_OCTETS);
+        pressure.queued(id, limits::OUTBOUND_QUEUE_LOW_OCTETS + 1);
+        assert_eq!(pressure.total(), limits::OUTBOUND_QUEUE_LOW_OCTETS + 1);
+        pressure.queued(id, 0);
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        assert!(pressure.poll_ready(id, &mut cx).is_ready());
+    }
+
+    #[test]
+    fn a_gone_association_holds_nobody() {
+        let woken = Arc::new(Woken::default());
+        let waker = woken.clone().into();
+        let mut cx = Context::from_waker(&waker);
+        let mut pressure = Pressure::default();
+        let id = AssociationId(1);
+        pressure.open(id);
+        pressure.queued(id, limits::OUTBOUND_QUEUE_HIGH_OCTETS);
+        assert!(pressure.poll_ready(id, &mut cx).is_pending());
+        pressure.close(id);
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        assert_eq!(pressure.total(), 0);
+        assert!(pressure.poll_ready(id, &mut cx).is_ready());
+    }
+
+    #[test]
+    fn a_stall_holds_everybody() {
+        let woken = Arc::new(Woken::default());
+        let waker = woken.clone().into();
+        let mut cx = Context::from_waker(&waker);
+        let mut pressure = Pressure::default();
+        let id = AssociationId(1);
+        pressure.open(id);
+        pressure.stall(true);
+        assert!(pressure.poll_ready(id, &mut cx).is_pending());
+        pressure.stall(false);
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+    }
+}

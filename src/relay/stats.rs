@@ -1,0 +1,53 @@
+//! What the units count. One set a unit, so that no counter is contended; `observe` adds them up.
+
+use crate::association::{DropReason, Failure};
+use crate::engine::shard::ShardStats;
+use crate::reasons;
+use crate::stats::Counters;
+use std::sync::Arc;
+
+reasons! {
+    /// What happens on a unit.
+    pub enum UnitCount {
+        /// Calls taken from an ingress.
+        Calls => "calls",
+        /// Calls refused because the process holds as many octets as it may.
+        CallsOverloaded => "calls_overloaded",
+        /// Calls not delivered because an association or a waiting list is full.
+        CallsOverBudget => "calls_over_budget",
+        /// Exchanges given to the egress.
+        Dispatches => "dispatches",
+        /// Frames opened and mapped.
+        FramesOpened => "frames_opened",
+        /// ERROR frames received.
+        PeerErrors => "peer_errors",
+        /// Associations closed because HELLO repeats another server name, or none (ruling R12).
+        ServerNameMismatches => "server_name_mismatches",
+        /// Associations closed because their service parameters are no header values (ruling R13).
+        ParametersRefused => "parameters_refused",
+        /// Associations refused because the shard is full.
+        AssociationsRefused => "associations_refused",
+        /// Frames that an association's queue did not take.
+        SendsRefused => "sends_refused",
+    }
+}
+
+/// Counters of one unit.
+#[derive(Debug, Default)]
+pub struct UnitStats {
+    /// Events.
+    pub work: Arc<Counters<UnitCount>>,
+    /// Frames dropped, by reason.
+    pub dropped: Arc<Counters<DropReason>>,
+    /// Associations that failed, by reason.
+    pub failed: Arc<Counters<Failure>>,
+    /// The shard's own.
+    pub shard: Arc<ShardStats>,
+}
+
+impl UnitStats {
+    /// Adds one.
+    pub fn count(&self, what: UnitCount) {
+        self.work.count(what);
+    }
+}

@@ -1,0 +1,848 @@
+//! A unit: one thread with a shard, its mapping and its HTTP edges. The edges
+//! leave what they have in a mailbox; the unit's loop takes it, maps it, seals
+//! what came of it and goes to sleep only when nothing is left to do.
+
+use super::context::{Context as Relay, RouteContext};
+use super::hello;
+use super::mapping::{Mapping, association_id};
+use super::pools::{PoolId, PoolState, Waiting};
+use super::port::{Handle, Mail, Port};
+use super::stats::{UnitCount, UnitStats};
+use crate::a2a::port::{
+    AssociationId, AssociationInfo, CallEvent, CallId, CallRequest, DownReason, Input, Output,
+    ServiceParameters, Side, TransportError,
+};
+use crate::association::{Event, PROTOCOL_A2A, Peer};
+use crate::bridge::transport_error::TransportCode;
+use crate::edge::call::CallSink;
+use crate::edge::egress::Egress;
+use crate::edge::ingress::Ingress;
+use crate::engine::clock::now;
+use crate::engine::control::{Command, Dial, Origin, Outcome};
+use crate::engine::shard::{Down, Handler, LinkId, LinkInfo, Shard};
+use crate::engine::wake::{Doorbell, Wake};
+use crate::limits;
+use crate::wire::{ChannelId, Flags, FrameType};
+use bytes::Bytes;
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::net::TcpListener;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, watch};
+
+/// What a unit is told from outside.
+pub enum Message {
+    /// The control thread has news.
+    Outcome(Outcome),
+    /// Run something on the unit's thread with its mapping.
+    Task(Box<dyn FnOnce(Rc<Port>) + Send>),
+    /// Take nothing new, finish what is under way within the grace, then stop.
+    Drain,
+}
+
+/// What a unit is made of.
+pub struct Setup {
+    /// Its number.
+    pub unit: usize,
+    /// Core to pin to.
+    pub core: Option<usize>,
+    /// What all units share.
+    pub relay: Arc<Relay>,
+    /// News.
+    pub inbox: mpsc::UnboundedReceiver<Message>,
+    /// Doorbell.
+    pub wake: Arc<Wake>,
+    /// HTTP listeners, by index of the ingress.
+    pub ingresses: Vec<(usize, TcpListener)>,
+    /// Its mapping.
+    pub mapping: Mapping,
+    /// Its counters.
+    pub stats: Arc<UnitStats>,
+}
+
+/// A link of the unit and what is known of it.
+struct Line {
+    link: LinkId,
+    info: LinkInfo,
+    ready: bool,
+    closing: Option<String>,
+}
+
+/// A call under way.
+struct Call {
+    sink: CallSink,
+    pool: PoolId,
+}
+
+/// What the shard reported, in the order it happened; drained by the loop.
+enum Heard {
+    Up(LinkId, LinkInfo),
+    Ready(LinkId, Peer),
+    Frame(LinkId, ChannelId, FrameType, Bytes),
+    Down(LinkId, Down),
+}
+
+struct Ear<'a> {
+    heard: &'a mut Vec<Heard>,
+    stats: &'a UnitStats,
+}
+
+impl Handler for Ear<'_> {
+    fn up(&mut self, link: LinkId, info: &LinkInfo) {
+        self.heard.push(Heard::Up(link, info.clone()));
+    }
+
+    fn event(&mut self, link: LinkId, event: Event<'_>) {
+        match event {
+            Event::Ready(peer) => self.heard.push(Heard::Ready(link, peer)),
+            Event::Frame {
+                channel,
+                frame_type,
+                payload,
+            } => {
+                self.stats.count(UnitCount::FramesOpened);
+                self.heard.push(Heard::Frame(
+                    link,
+                    channel,
+                    frame_type,
+                    Bytes::copy_from_slice(payload),
+                ));
+            }
+            Event::PeerError { code, text } => {
+                self.stats.count(UnitCount::PeerErrors);
+                tracing::warn!(
+                    link = link.number(),
+                    code,
+                    text,
+                    "the peer reports an error"
+                );
+            }
+            Event::Dropped(reason) => {
+                self.stats.dropped.count(reason);
+                tracing::debug!(
+                    link = link.number(),
+                    reason = crate::stats::Reason::label(reason),
+                    "frame dropped"
+                );
+            }
+            Event::Closed(reason) => {
+                if let crate::association::CloseReason::Failed(error) = &reason {
+                    self.stats.failed.count(error.reason());
+                }
+                tracing::debug!(link = link.number(), ?reason, "association closed");
+            }
+        }
+    }
+
+    fn down(&mut self, link: LinkId, reason: &Down) {
+        self.heard.push(Heard::Down(link, reason.clone()));
+    }
+}
+
+struct Loop {
+    unit: usize,
+    port: Rc<Port>,
+    handle: Rc<Handle>,
+    shard: Shard,
+    mapping: Mapping,
+    egress: Rc<Egress>,
+    relay: Arc<Relay>,
+    stats: Arc<UnitStats>,
+    heard: Vec<Heard>,
+    lines: HashMap<AssociationId, Line>,
+    associations: HashMap<LinkId, AssociationId>,
+    next_association: u64,
+    calls: HashMap<CallId, Call>,
+    /// Association of each call given to the mapper.
+    carried: HashMap<CallId, AssociationId>,
+    dials: HashMap<u64, PoolId>,
+    next_dial: u64,
+    /// Associations with octets on their way out.
+    busy: HashSet<AssociationId>,
+    drain_by: Option<Instant>,
+    closed_all: bool,
+}
+
+/// Runs a unit on the calling thread until it was drained.
+pub fn run(setup: Setup) -> io::Result<()> {
+    if let Some(core) = setup.core {
+        if !crate::engine::cores::pin(core) {
+            tracing::warn!(unit = setup.unit, core, "the unit could not be pinned");
+        }
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let local = tokio::task::LocalSet::new();
+    local.block_on(&runtime, work(setup))
+}
+
+async fn work(setup: Setup) -> io::Result<()> {
+    let Setup {
+        unit,
+        relay,
+        mut inbox,
+        wake,
+        ingresses,
+        mapping,
+        stats,
+        ..
+    } = setup;
+    let port = Rc::new(Port::new(unit, relay.clone(), stats.clone()));
+    let handle = Rc::new(Handle(port.clone()));
+    let egress = Rc::new(
+        Egress::new(relay.settings.agents.clone(), relay.edge_stats.clone())
+            .map_err(io::Error::other)?,
+    );
+    let (stop_edges, edges_stopped) = watch::channel(false);
+    for (index, listener) in ingresses {
+        let settings = relay.settings.ingresses[index].clone();
+        let ingress =
+            Rc::new(Ingress::new(settings, relay.edge_stats.clone()).map_err(io::Error::other)?);
+        tokio::task::spawn_local(ingress.serve(listener, handle.clone(), edges_stopped.clone()));
+    }
+    let shard = Shard::new(wake.clone(), stats.shard.clone())?;
+    if !shard.is_credited() {
+        tracing::info!(
+            unit,
+            "this kernel does not bound multishot receives; single receives are used"
+        );
+    }
+    let mut unit_loop = Loop {
+        unit,
+        port: port.clone(),
+        handle,
+        shard,
+        mapping,
+        egress,
+        relay,
+        stats,
+        heard: Vec::new(),
+        lines: HashMap::new(),
+        associations: HashMap::new(),
+        next_association: 0,
+        calls: HashMap::new(),
+        carried: HashMap::new(),
+        dials: HashMap::new(),
+        next_dial: 0,
+        busy: HashSet::new(),
+        drain_by: None,
+        closed_all: false,
+    };
+    let doorbell = Doorbell::new(wake.clone())?;
+    loop {
+        let mut worked = false;
+        while let Ok(message) = inbox.try_recv() {
+            worked = true;
+            match message {
+                Message::Outcome(outcome) => unit_loop.outcome(outcome),
+                Message::Task(task) => task(port.clone()),
+                Message::Drain => {
+                    port.draining.set(true);
+                    let _ = stop_edges.send(true);
+                    unit_loop.drain_by =
+                        Some(now() + unit_loop.relay.settings.limits.shutdown_grace);
+                }
+            }
+        }
+        worked |= unit_loop.turn()?;
+        if unit_loop.drained() {
+            return Ok(());
+        }
+        if worked {
+            // The edges' tasks run, and leave what they have.
+            tokio::task::yield_now().await;
+            continue;
+        }
+        wake.prepare_sleep();
+        if unit_loop.turn()? || unit_loop.mapping.has_output() {
+            wake.awake();
+            continue;
+        }
+        let timer = unit_loop.next_timer();
+        tokio::select! {
+            rung = doorbell.rung() => rung?,
+            () = port.notify.notified() => {}
+            message = inbox.recv() => match message {
+                Some(Message::Outcome(outcome)) => unit_loop.outcome(outcome),
+                Some(Message::Task(task)) => task(port.clone()),
+                Some(Message::Drain) | None => {
+                    port.draining.set(true);
+                    let _ = stop_edges.send(true);
+                    unit_loop.drain_by = Some(now() + unit_loop.relay.settings.limits.shutdown_grace);
+                }
+            },
+            () = sleep_until(timer) => {}
+        }
+        wake.awake();
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Loop {
+    /// One round: the shard's completions, the mailbox, the mapper's outputs, then the seals.
+    fn turn(&mut self) -> io::Result<bool> {
+        let mut ear = Ear {
+            heard: &mut self.heard,
+            stats: &self.stats,
+        };
+        let mut worked = self.shard.turn(&mut ear)?;
+        self.hear();
+        worked |= self.take_mail();
+        for association in self.port.evicted.take() {
+            if let Some(line) = self.lines.get(&association) {
+                self.shard.close(line.link, 0, "idle");
+            }
+        }
+        worked |= self.work_outputs();
+        self.mapping.ring();
+        let stalled = self.mapping.is_stalled();
+        self.port.pressure.borrow_mut().stall(stalled);
+        self.shard.pause(stalled);
+        self.shard.flush();
+        self.measure();
+        Ok(worked)
+    }
+
+    /// Turns what the shard reported into inputs, in the order it happened.
+    fn hear(&mut self) {
+        let mut heard = std::mem::take(&mut self.heard);
+        for item in heard.drain(..) {
+            match item {
+                Heard::Up(link, info) => self.up(link, info),
+                Heard::Ready(link, peer) => self.ready(link, &peer),
+                Heard::Frame(link, channel, frame_type, payload) => {
+                    if let Some(&association) = self.associations.get(&link) {
+                        let (channel, frame_type) = (channel.0, frame_type.0);
+                        self.map(Input::Frame {
+                            association,
+                            channel,
+                            frame_type,
+                            payload,
+                        });
+                    }
+                }
+                Heard::Down(link, reason) => self.down(link, &reason),
+            }
+        }
+        self.heard = heard;
+    }
+
+    fn map(&mut self, input: Input) {
+        self.mapping.handle(input, &self.carried);
+    }
+
+    fn up(&mut self, link: LinkId, info: LinkInfo) {
+        self.next_association += 1;
+        let association = association_id(self.unit, self.next_association);
+        tracing::info!(
+            association = association.0,
+            server_name = %info.server_name,
+            peer = %info.peer,
+            address = %info.address,
+            "association established"
+        );
+        self.associations.insert(link, association);
+        self.lines.insert(
+            association,
+            Line {
+                link,
+                info,
+                ready: false,
+                closing: None,
+            },
+        );
+        self.port.pressure.borrow_mut().open(association);
+    }
+
+    /// HELLO is done: check what it says, then let calls and requests flow.
+    fn ready(&mut self, link: LinkId, peer: &Peer) {
+        let Some(&association) = self.associations.get(&link) else {
+            return;
+        };
+        let Some(line) = self.lines.get_mut(&association) else {
+            return;
+        };
+        let side = match line.info.side {
+            crate::handshake::Side::Initiator => Side::Initiator,
+            crate::handshake::Side::Responder => Side::Responder,
+        };
+        // Ruling R12: HELLO repeats the link's server name under the N-PAMP handshake.
+        if let (Side::Responder, Some(hello)) = (side, &peer.hello) {
+            if !hello::repeats_server_name(hello, &line.info.server_name) {
+                self.stats.count(UnitCount::ServerNameMismatches);
+                let text = "HELLO does not repeat the link's server name";
+                line.closing = Some(text.into());
+                self.shard.close(link, 1, text);
+                return;
+            }
+        }
+        let parameters = match (&peer.hello, side, line.info.origin) {
+            (Some(hello), Side::Responder, _) => match hello::stated_parameters(hello) {
+                Ok(parameters) => parameters,
+                Err(text) => {
+                    self.stats.count(UnitCount::ParametersRefused);
+                    line.closing = Some(text.into());
+                    self.shard.close(link, 1, text);
+                    return;
+                }
+            },
+            _ => ServiceParameters::default(),
+        };
+        let ours = self.relay.settings.policy.document_binding;
+        let stated = peer.hello.as_ref().and_then(hello::document_binding);
+        let document_binding = ours.filter(|&tag| stated == Some(u64::from(tag)));
+        let info = AssociationInfo {
+            side,
+            server_name: line.info.server_name.clone(),
+            peer: line.info.peer.to_string().into(),
+            document_binding,
+            carries_a2a: peer.hello.is_none() || peer.selects(u64::from(PROTOCOL_A2A)),
+            hello: peer.hello.is_some(),
+            parameters,
+        };
+        line.ready = true;
+        let origin = line.info.origin;
+        self.map(Input::Up { association, info });
+        if let Origin::Dialled { token } = origin {
+            if let Some(pool) = self.dials.remove(&token) {
+                if let Some(pool) = self.port.pools.borrow_mut().get(pool) {
+                    pool.state = PoolState::Up(association);
+                }
+                self.release_waiting(pool);
+            }
+        }
+    }
+
+    fn down(&mut self, link: LinkId, reason: &Down) {
+        let Some(association) = self.associations.remove(&link) else {
+            return;
+        };
+        let Some(line) = self.lines.remove(&association) else {
+            return;
+        };
+        let text = line.closing.unwrap_or_else(|| reason.to_string());
+        tracing::info!(association = association.0, reason = %text, "association down");
+        self.port.pressure.borrow_mut().close(association);
+        self.busy.remove(&association);
+        if let Origin::Dialled { token } = line.info.origin {
+            if let Some(pool) = self.dials.remove(&token) {
+                // It never became ready.
+                self.fail_waiting(pool, &text, false);
+            }
+        }
+        let pool = self
+            .port
+            .pools
+            .borrow_mut()
+            .by_association(association)
+            .map(|pool| {
+                pool.state = PoolState::Down;
+                pool.id
+            });
+        if let Some(pool) = pool {
+            self.fail_waiting(pool, &text, false);
+        }
+        if line.ready {
+            self.map(Input::Down {
+                association,
+                reason: DownReason(text.into()),
+            });
+        }
+    }
+
+    fn outcome(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Joined(handed) => {
+                let origin = handed.origin;
+                let mut ear = Ear {
+                    heard: &mut self.heard,
+                    stats: &self.stats,
+                };
+                if self.shard.adopt(*handed, &mut ear).is_none() {
+                    self.stats.count(UnitCount::AssociationsRefused);
+                    if let Origin::Dialled { token } = origin {
+                        if let Some(pool) = self.dials.remove(&token) {
+                            self.fail_waiting(
+                                pool,
+                                "this relay holds as many associations as it may",
+                                false,
+                            );
+                        }
+                    }
+                }
+                self.hear();
+            }
+            Outcome::DialFailed { token, error, .. } => {
+                if let Some(pool) = self.dials.remove(&token) {
+                    let timed_out =
+                        matches!(error, crate::engine::establish::EstablishError::TimedOut);
+                    tracing::warn!(%error, "no association with the upstream");
+                    self.fail_waiting(pool, &error.to_string(), timed_out);
+                }
+            }
+        }
+    }
+
+    fn take_mail(&mut self) -> bool {
+        let mut mailbox = self.port.mailbox.take();
+        if mailbox.is_empty() {
+            return false;
+        }
+        for mail in mailbox.drain(..) {
+            match mail {
+                Mail::Call {
+                    call,
+                    pool,
+                    request,
+                    sink,
+                } => {
+                    self.stats.count(UnitCount::Calls);
+                    self.calls.insert(call, Call { sink, pool });
+                    self.place(call, pool, request);
+                }
+                Mail::Gone { call } => self.gone(call),
+                Mail::Agent { exchange, event } => {
+                    let octets = event.octets();
+                    let association = if event.is_last() {
+                        self.port.exchanges.borrow_mut().remove(&exchange)
+                    } else {
+                        self.port.exchanges.borrow().get(&exchange).copied()
+                    };
+                    self.map(Input::Agent { exchange, event });
+                    if let Some(association) = association {
+                        self.busy.insert(association);
+                        self.port.pressure.borrow_mut().mapped(association, octets);
+                    }
+                }
+            }
+        }
+        // Its allocation serves again, unless mail came meanwhile.
+        let mut new = self.port.mailbox.borrow_mut();
+        if new.is_empty() {
+            *new = mailbox;
+        }
+        true
+    }
+
+    /// Gives a call to the mapper, or lets it wait for its association.
+    fn place(&mut self, call: CallId, pool_id: PoolId, request: CallRequest) {
+        let state = self
+            .port
+            .pools
+            .borrow_mut()
+            .get(pool_id)
+            .map(|pool| pool.state);
+        match state {
+            None => self.finish_failed(call, "the association's pool is gone", false),
+            Some(PoolState::Up(association)) => {
+                let octets = request.octets();
+                let (held, high) = {
+                    let pressure = self.port.pressure.borrow();
+                    (pressure.octets(association), pressure.is_high(association))
+                };
+                if held + octets > self.relay.settings.limits.association_octets {
+                    self.stats.count(UnitCount::CallsOverBudget);
+                    self.finish_failed(call, "the association holds as much as it may", false);
+                } else if high {
+                    self.wait(call, pool_id, request);
+                } else {
+                    self.busy.insert(association);
+                    self.carried.insert(call, association);
+                    self.map(Input::Call {
+                        association,
+                        call,
+                        request,
+                    });
+                }
+            }
+            Some(PoolState::Dialling) => self.wait(call, pool_id, request),
+            Some(PoolState::Down) => {
+                self.wait(call, pool_id, request);
+                self.dial(pool_id);
+            }
+        }
+    }
+
+    fn wait(&mut self, call: CallId, pool_id: PoolId, request: CallRequest) {
+        let mut pools = self.port.pools.borrow_mut();
+        if pools.waiting() >= limits::CALLS_WAITING_MAX {
+            drop(pools);
+            self.stats.count(UnitCount::CallsOverBudget);
+            self.finish_failed(call, "too many calls wait for an association", false);
+        } else if let Some(pool) = pools.get(pool_id) {
+            pool.waiting.push_back(Waiting { call, request });
+        }
+    }
+
+    fn dial(&mut self, pool_id: PoolId) {
+        let Some((route, parameters)) = self.port.pools.borrow_mut().get(pool_id).map(|pool| {
+            pool.state = PoolState::Dialling;
+            (pool.route, pool.parameters.clone())
+        }) else {
+            return;
+        };
+        self.next_dial += 1;
+        let token = self.next_dial;
+        self.dials.insert(token, pool_id);
+        let RouteContext {
+            settings,
+            tls,
+            peer,
+        } = &self.relay.routes[route];
+        let dial = Dial {
+            token,
+            unit: self.unit,
+            upstream: settings.upstream.clone(),
+            server_name: Arc::from(settings.server_name.as_str()),
+            tls: tls.clone(),
+            identity: self.relay.identity.clone(),
+            peer: *peer,
+            association: Arc::new(self.relay.initiator_config(route, &parameters)),
+        };
+        if self
+            .relay
+            .control
+            .send(Command::Dial(Box::new(dial)))
+            .is_err()
+        {
+            self.dials.remove(&token);
+            self.fail_waiting(pool_id, "the relay is shutting down", false);
+        }
+    }
+
+    /// Calls that waited go out, as far as the association takes them.
+    fn release_waiting(&mut self, pool_id: PoolId) {
+        loop {
+            let next = {
+                let mut pools = self.port.pools.borrow_mut();
+                let Some(pool) = pools.get(pool_id) else {
+                    return;
+                };
+                let PoolState::Up(association) = pool.state else {
+                    return;
+                };
+                if self.port.pressure.borrow().is_high(association) {
+                    return;
+                }
+                pool.waiting.pop_front()
+            };
+            let Some(Waiting { call, request }) = next else {
+                return;
+            };
+            self.place(call, pool_id, request);
+        }
+    }
+
+    fn fail_waiting(&mut self, pool_id: PoolId, text: &str, timed_out: bool) {
+        let waiting = match self.port.pools.borrow_mut().get(pool_id) {
+            Some(pool) => {
+                if pool.state == PoolState::Dialling {
+                    pool.state = PoolState::Down;
+                }
+                std::mem::take(&mut pool.waiting)
+            }
+            None => return,
+        };
+        for Waiting { call, .. } in waiting {
+            self.finish_failed(call, text, timed_out);
+        }
+    }
+
+    fn finish_failed(&mut self, call: CallId, text: &str, timed_out: bool) {
+        let error = TransportError {
+            code: TransportCode::NOT_DELIVERED.0,
+            message: text.into(),
+            timed_out,
+        };
+        self.tell(call, CallEvent::TransportError(error));
+    }
+
+    /// Passes an event to its caller; the last one ends the call.
+    fn tell(&mut self, call: CallId, event: CallEvent) {
+        let last = event.is_last();
+        let Some(entry) = self.calls.get(&call) else {
+            return;
+        };
+        let overflow = entry.sink.push(event).is_err();
+        if last {
+            self.forget(call);
+        } else if overflow {
+            // The client was too slow, or has left: the exchange ends with it.
+            self.gone(call);
+        }
+    }
+
+    fn forget(&mut self, call: CallId) {
+        self.carried.remove(&call);
+        if let Some(entry) = self.calls.remove(&call) {
+            self.port.pools.borrow_mut().release(entry.pool);
+        }
+    }
+
+    fn gone(&mut self, call: CallId) {
+        let Some(entry) = self.calls.get(&call) else {
+            return;
+        };
+        if self.carried.contains_key(&call) {
+            self.map(Input::CallGone { call });
+        } else if let Some(pool) = self.port.pools.borrow_mut().get(entry.pool) {
+            pool.waiting.retain(|waiting| waiting.call != call);
+        }
+        self.forget(call);
+    }
+
+    fn work_outputs(&mut self) -> bool {
+        let mut worked = false;
+        while let Some(output) = self.mapping.poll_output() {
+            worked = true;
+            match output {
+                Output::Frame {
+                    association,
+                    channel,
+                    frame_type,
+                    payload,
+                } => {
+                    self.send(
+                        association,
+                        ChannelId(channel),
+                        FrameType(frame_type),
+                        payload,
+                    );
+                }
+                Output::Call { call, event } => self.tell(call, event),
+                Output::Dispatch { exchange, dispatch } => {
+                    self.stats.count(UnitCount::Dispatches);
+                    self.port
+                        .exchanges
+                        .borrow_mut()
+                        .insert(exchange, dispatch.association);
+                    self.egress
+                        .dispatch(exchange, dispatch, self.handle.clone());
+                }
+                Output::Cancel { exchange } => {
+                    self.port.exchanges.borrow_mut().remove(&exchange);
+                    self.egress.cancel(exchange);
+                }
+                Output::ChannelError {
+                    association,
+                    channel,
+                    message,
+                } => {
+                    let mut body = 1u16.to_be_bytes().to_vec();
+                    body.extend_from_slice(message.as_bytes());
+                    body.truncate(2 + limits::ERROR_TEXT_OCTETS_MAX);
+                    self.send(association, ChannelId(channel), FrameType::ERROR, body);
+                }
+            }
+        }
+        worked
+    }
+
+    fn send(
+        &mut self,
+        association: AssociationId,
+        channel: ChannelId,
+        frame_type: FrameType,
+        payload: Vec<u8>,
+    ) {
+        let Some(line) = self.lines.get(&association) else {
+            return;
+        };
+        let link = line.link;
+        match self
+            .shard
+            .send(link, channel, frame_type, Flags::default(), payload)
+        {
+            Ok(()) => {
+                self.busy.insert(association);
+            }
+            Err(crate::association::SendError::Closed) => {}
+            Err(error) => {
+                // A frame that cannot be queued would leave a hole: every exchange on it ends instead.
+                self.stats.count(UnitCount::SendsRefused);
+                tracing::error!(association = association.0, %error, "association closed: a frame could not be queued");
+                self.shard.close(link, 6, "the outbound queue is full");
+            }
+        }
+    }
+
+    /// Tells the pressure gauge what is still queued, and lets waiting calls go where it has fallen.
+    fn measure(&mut self) {
+        if self.busy.is_empty() {
+            return;
+        }
+        let mut calm = Vec::new();
+        for &association in &self.busy {
+            let link = self.lines.get(&association).map(|line| line.link);
+            let octets = link
+                .and_then(|link| self.shard.queued_octets(link))
+                .unwrap_or(0);
+            let mut pressure = self.port.pressure.borrow_mut();
+            pressure.queued(association, octets);
+            if octets == 0 {
+                calm.push(association);
+            }
+        }
+        let mut drained = Vec::new();
+        for &association in &self.busy {
+            if self.port.pressure.borrow().is_high(association) {
+                continue;
+            }
+            if let Some(pool) = self.port.pools.borrow_mut().by_association(association) {
+                if !pool.waiting.is_empty() {
+                    drained.push(pool.id);
+                }
+            }
+        }
+        for association in calm {
+            self.busy.remove(&association);
+        }
+        for pool in drained {
+            self.release_waiting(pool);
+        }
+        self.relay
+            .publish_octets(self.unit, self.port.pressure.borrow().total());
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        let shard = self.shard.next_timer();
+        // While draining, look again often enough to notice that the last exchange ended.
+        let drain = self
+            .drain_by
+            .map(|by| by.min(now() + Duration::from_millis(20)));
+        match (shard, drain) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Whether the unit may stop: everything under way has ended, or the grace has, and the peers know.
+    fn drained(&mut self) -> bool {
+        let Some(by) = self.drain_by else {
+            return false;
+        };
+        let late = now() >= by;
+        let idle = self.calls.is_empty()
+            && self.port.exchanges.borrow().is_empty()
+            && self.busy.is_empty();
+        if !self.closed_all && (idle || late) {
+            self.closed_all = true;
+            for link in self.shard.open_links() {
+                self.shard.close(link, 0, "the relay shuts down");
+            }
+            self.shard.flush();
+            self.drain_by = Some(now() + limits::CLOSE_TIME + limits::CLOSE_TIME);
+            return self.shard.links() == 0;
+        }
+        self.closed_all && (self.shard.links() == 0 || late)
+    }
+}
