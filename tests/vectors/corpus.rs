@@ -1,0 +1,394 @@
+//! The conformance corpus in process: every case of every operation that this
+//! project claims, with its count.
+
+use std::collections::BTreeMap;
+
+use npamp_relay::bridge::envelope::{
+    ContentType, Envelope, EnvelopeFlags, MessageKind, ProtocolId,
+};
+use npamp_relay::bridge::payload::{self, Payload};
+use npamp_relay::bridge::safety::{Effect, SafetyLabel};
+use npamp_relay::crypto::{
+    CryptoError, Direction, Hash, Kem, KeyIv, MasterSecret, Profile, Suite, TAG_LEN, TrafficKey,
+    hkdf, nonce,
+};
+use npamp_relay::wire::tlv::REGISTERED_TAGS;
+use npamp_relay::wire::{ChannelId, Flags, FrameType, Header, HeaderError, KnownTags, Tlv, crc32c};
+use serde_json::Value;
+
+use crate::support::{json, octets};
+
+/// The operations that this project claims.
+pub const CLAIMED: [&str; 17] = [
+    "header.decode",
+    "header.encode",
+    "crc32c",
+    "tlv.decode",
+    "tlv.encode",
+    "aead.seal",
+    "aead.open",
+    "hkdf.expand",
+    "hkdf.expand_label",
+    "profile.check",
+    "frame.seal",
+    "frame.open",
+    "keys.derive_traffic",
+    "nonce.derive",
+    "bridge.envelope.decode",
+    "bridge.envelope.encode",
+    "bridge.correlate",
+];
+
+/// One case of the corpus or of `gen/bridge.json`.
+pub struct Case {
+    pub operation: String,
+    pub name: String,
+    pub test: Value,
+}
+
+/// Every case there is, in file order.
+pub fn cases() -> Option<Vec<Case>> {
+    let corpus = json("conformance-corpus.json")?;
+    let bridge = json("gen/bridge.json")?;
+    let groups = corpus["testGroups"].as_array().unwrap().iter();
+    let mut cases = Vec::new();
+    for group in groups.chain(bridge.as_array().unwrap()) {
+        for test in group["tests"].as_array().unwrap() {
+            let operation = group["op"].as_str().unwrap().to_owned();
+            let name = format!("{operation} {} {}", test["tcId"], test["requirement"]);
+            cases.push(Case {
+                operation,
+                name,
+                test: test.clone(),
+            });
+        }
+    }
+    Some(cases)
+}
+
+fn number<T: TryFrom<u64>>(value: &Value) -> T {
+    T::try_from(value.as_u64().unwrap()).ok().unwrap()
+}
+
+#[test]
+fn every_claimed_case_passes() {
+    let Some(cases) = cases() else {
+        return;
+    };
+    let mut ran: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut not_claimed: BTreeMap<&str, usize> = BTreeMap::new();
+    for case in &cases {
+        let operation = case.operation.as_str();
+        if !CLAIMED.contains(&operation) {
+            *not_claimed.entry(operation).or_default() += 1;
+            continue;
+        }
+        let input = &case.test["in"];
+        let expected = &case.test["expected"];
+        let result = case.test["result"].as_str().unwrap();
+        let valid = result == "valid" || result == "acceptable";
+        check(operation, input, valid.then_some(expected), &case.name);
+        *ran.entry(operation).or_default() += 1;
+    }
+    for operation in CLAIMED {
+        let count = ran.get(operation).copied().unwrap_or(0);
+        println!("{operation}: {count} cases");
+        assert!(count > 0, "{operation}: no case ran");
+    }
+    println!("not claimed: {not_claimed:?}");
+}
+
+/// `expected` is `None` for a case that must be refused.
+fn check(operation: &str, input: &Value, expected: Option<&Value>, name: &str) {
+    match operation {
+        "header.decode" => header_decode(input, expected, name),
+        "header.encode" => {
+            assert_eq!(input["ver"], 2, "{name}");
+            let header = header(input, number(&input["payloadLength"]));
+            assert_eq!(
+                header.encode()[..],
+                octets(&expected.unwrap()["frame"]),
+                "{name}"
+            );
+        }
+        "crc32c" => {
+            let crc = crc32c(&octets(&input["octets"])).to_be_bytes();
+            assert_eq!(crc[..], octets(&expected.unwrap()["crc32c"]), "{name}");
+        }
+        "tlv.decode" => {
+            let input = octets(&input["tlv"]);
+            let (tlv, rest) = Tlv::decode(&input).expect(name);
+            let admitted = KnownTags(REGISTERED_TAGS).admit(&tlv);
+            if let Some(expected) = expected {
+                assert_eq!(admitted, Ok(true), "{name}");
+                assert_eq!(tlv.tag, number::<u16>(&expected["type"]), "{name}");
+                assert_eq!(
+                    tlv.value.len(),
+                    number::<usize>(&expected["length"]),
+                    "{name}"
+                );
+                assert_eq!(tlv.value, octets(&expected["value"]), "{name}");
+                assert!(rest.is_empty(), "{name}");
+            } else {
+                assert!(admitted.is_err(), "{name}");
+            }
+        }
+        "tlv.encode" => {
+            let mut out = Vec::new();
+            let value = octets(&input["value"]);
+            Tlv {
+                tag: number(&input["type"]),
+                value: &value,
+            }
+            .encode(&mut out);
+            assert_eq!(out, octets(&expected.unwrap()["tlv"]), "{name}");
+        }
+        "aead.seal" | "aead.open" => aead(operation, input, expected, name),
+        "hkdf.expand" => {
+            let mut out = vec![0; number(&input["length"])];
+            let result = hkdf::expand(
+                hash(input),
+                &octets(&input["prk"]),
+                &octets(&input["info"]),
+                &mut out,
+            );
+            same(result.map(|()| out), expected.map(|e| &e["okm"]), name);
+        }
+        "hkdf.expand_label" => {
+            let mut out = vec![0; number(&input["length"])];
+            let label = input["label"].as_str().unwrap();
+            let (secret, context) = (octets(&input["secret"]), octets(&input["context"]));
+            let result = hkdf::expand_label(hash(input), &secret, label, &context, &mut out);
+            same(result.map(|()| out), expected.map(|e| &e["out"]), name);
+        }
+        "profile.check" => {
+            let profile = Profile::from_name(input["profile"].as_str().unwrap()).unwrap();
+            let kem = Kem::from_name(input["kem"].as_str().unwrap()).unwrap();
+            assert_eq!(profile.accepts_kem(kem), expected.is_some(), "{name}");
+        }
+        "frame.seal" | "frame.open" => frame(operation, input, expected, name),
+        "keys.derive_traffic" => {
+            let expected = expected.unwrap();
+            let profile = Profile::from_name(input["profile"].as_str().unwrap()).unwrap();
+            let master =
+                MasterSecret::from_octets(profile.parameters().hash, &octets(&input["master"]))
+                    .unwrap();
+            let key_iv = master
+                .traffic_secret(
+                    Direction::from_octet(number(&input["dir"])).unwrap(),
+                    number(&input["epoch"]),
+                    Suite::from_code_point(number(&input["suite"])).unwrap(),
+                    ChannelId(number(&input["channel"])),
+                )
+                .key_iv();
+            assert_eq!(key_iv.key[..], octets(&expected["key"]), "{name}");
+            assert_eq!(key_iv.iv[..], octets(&expected["iv"]), "{name}");
+        }
+        "nonce.derive" => {
+            let sequence = input["seq"].as_str().unwrap().parse().unwrap();
+            let iv: Result<[u8; 12], _> = octets(&input["iv"]).try_into();
+            same(
+                iv.map(|iv| nonce(&iv, sequence).to_vec()),
+                expected.map(|e| &e["nonce"]),
+                name,
+            );
+        }
+        "bridge.envelope.decode" => envelope_decode(input, expected, name),
+        "bridge.envelope.encode" => envelope_encode(input, expected, name),
+        "bridge.correlate" => {
+            let request = octets(&input["requestPayload"]);
+            let reply = octets(&input["replyPayload"]);
+            let request =
+                payload::decode(number(&input["requestFrameType"]), &request).expect(name);
+            let reply = payload::decode(number(&input["replyFrameType"]), &reply).expect(name);
+            assert_eq!(
+                payload::correlates(&request, &reply),
+                expected.unwrap()["match"],
+                "{name}"
+            );
+        }
+        other => panic!("{other} is claimed and not checked"),
+    }
+}
+
+fn same<E: std::fmt::Debug>(got: Result<Vec<u8>, E>, expected: Option<&Value>, name: &str) {
+    match expected {
+        Some(expected) => assert_eq!(got.expect(name), octets(expected), "{name}"),
+        None => assert!(got.is_err(), "{name}: accepted"),
+    }
+}
+
+fn hash(input: &Value) -> Hash {
+    match input["hash"].as_str().unwrap() {
+        "sha256" => Hash::Sha256,
+        "sha384" => Hash::Sha384,
+        other => panic!("unknown hash {other}"),
+    }
+}
+
+fn suite(input: &Value) -> Suite {
+    let name = input["suite"].as_str().unwrap();
+    Suite::ALL
+        .into_iter()
+        .find(|suite| suite.name() == name)
+        .unwrap()
+}
+
+fn header(input: &Value, payload_length: u32) -> Header {
+    Header {
+        flags: Flags(number(&input["flags"])),
+        frame_type: FrameType(number(&input["frameType"])),
+        channel: ChannelId(number(&input["channel"])),
+        sequence: number(&input["seq"]),
+        payload_length,
+    }
+}
+
+fn header_decode(input: &Value, expected: Option<&Value>, name: &str) {
+    let frame = octets(&input["frame"]);
+    let decoded = Header::decode(&frame);
+    let Some(expected) = expected else {
+        // The requirement says which check must catch it.
+        let error = decoded.expect_err(name);
+        let fits = match () {
+            () if name.contains("crc32c") => error == HeaderError::Crc,
+            () if name.contains("magic") => error == HeaderError::Magic,
+            () if name.contains("version") => matches!(error, HeaderError::Version(_)),
+            () if name.contains("reserved") => error == HeaderError::Reserved,
+            () => true,
+        };
+        assert!(fits, "{name}: {error:?}");
+        return;
+    };
+    let decoded = decoded.expect(name);
+    assert_eq!(
+        decoded,
+        header(expected, number(&expected["payloadLength"])),
+        "{name}"
+    );
+    assert_eq!(
+        (&expected["ver"], &expected["magic"]),
+        (&2.into(), &"NPAM".into())
+    );
+    assert_eq!(frame[21..25], octets(&expected["crc32c"]), "{name}");
+}
+
+fn aead(operation: &str, input: &Value, expected: Option<&Value>, name: &str) {
+    let (key, nonce, aad) = (
+        octets(&input["key"]),
+        octets(&input["nonce"]),
+        octets(&input["aad"]),
+    );
+    if operation == "aead.seal" {
+        let mut in_out = octets(&input["pt"]);
+        let result = suite(input).seal(&key, &nonce, &aad, &mut in_out);
+        same(
+            result.map(|()| in_out),
+            expected.map(|e| &e["sealed"]),
+            name,
+        );
+    } else {
+        let mut in_out = octets(&input["sealed"]);
+        let result: Result<(), CryptoError> = suite(input).open(&key, &nonce, &aad, &mut in_out);
+        same(result.map(|()| in_out), expected.map(|e| &e["pt"]), name);
+    }
+}
+
+fn frame(operation: &str, input: &Value, expected: Option<&Value>, name: &str) {
+    assert_eq!(input["ver"], 2, "{name}");
+    let key: TrafficKey = KeyIv::new(
+        &octets(&input["key"]).try_into().unwrap(),
+        &octets(&input["iv"]).try_into().unwrap(),
+    )
+    .into_traffic_key(suite(input));
+    if operation == "frame.seal" {
+        let plaintext = octets(&input["pt"]);
+        let header = header(input, (plaintext.len() + TAG_LEN) as u32);
+        let mut frame = vec![0; Header::LEN];
+        frame.extend_from_slice(&plaintext);
+        frame.resize(frame.len() + TAG_LEN, 0);
+        key.seal(&header, &mut frame);
+        assert_eq!(Header::decode(&frame), Ok(header), "{name}");
+        assert_eq!(
+            frame[Header::LEN..],
+            octets(&expected.unwrap()["sealed"]),
+            "{name}"
+        );
+    } else {
+        let mut sealed = octets(&input["sealed"]);
+        let header = header(input, sealed.len() as u32);
+        let opened = key
+            .open(&header, &mut sealed)
+            .map(|plaintext| plaintext.to_vec());
+        same(opened, expected.map(|e| &e["pt"]), name);
+    }
+}
+
+fn envelope_decode(input: &Value, expected: Option<&Value>, name: &str) {
+    let octets_in = octets(&input["payload"]);
+    let decoded = payload::decode(number(&input["frameType"]), &octets_in);
+    let Some(expected) = expected else {
+        assert!(decoded.is_err(), "{name}: accepted");
+        return;
+    };
+    let decoded = decoded.expect(name);
+    let envelope = decoded.envelope;
+    assert_eq!(
+        envelope.protocol_id.0,
+        number::<u8>(&expected["protocol_id"]),
+        "{name}"
+    );
+    assert_eq!(
+        envelope.kind.octet(),
+        number::<u8>(&expected["message_kind"]),
+        "{name}"
+    );
+    assert_eq!(
+        envelope.content_type.0,
+        number::<u8>(&expected["content_type"]),
+        "{name}"
+    );
+    assert_eq!(envelope.flags.0, number::<u8>(&expected["flags"]), "{name}");
+    assert_eq!(envelope.flags.is_final(), expected["final"], "{name}");
+    assert_eq!(envelope.correlation_id, octets(&expected["corr"]), "{name}");
+    assert_eq!(envelope.method, expected["method"], "{name}");
+    assert_eq!(decoded.foreign, octets(&expected["foreign"]), "{name}");
+    match decoded.safety {
+        None => assert!(expected["safety"].is_null(), "{name}"),
+        Some(label) => {
+            assert_eq!(
+                label.effect.0,
+                number::<u8>(&expected["safety"]["effect"]),
+                "{name}"
+            );
+            assert_eq!(label.scope, expected["safety"]["scope"], "{name}");
+        }
+    }
+}
+
+fn envelope_encode(input: &Value, expected: Option<&Value>, name: &str) {
+    let fields = &input["fields"];
+    let (correlation_id, foreign) = (octets(&fields["corr"]), octets(&fields["foreign"]));
+    let label = &fields["safety"];
+    let encoded = payload::encode(
+        number(&fields["frameType"]),
+        &Payload {
+            envelope: Envelope {
+                protocol_id: ProtocolId(number(&fields["protocol_id"])),
+                kind: MessageKind::from_octet(number(&fields["message_kind"])).expect(name),
+                content_type: ContentType(number(&fields["content_type"])),
+                flags: EnvelopeFlags(number(&fields["flags"])),
+                correlation_id: &correlation_id,
+                method: fields["method"].as_str().unwrap(),
+            },
+            safety: label.is_object().then(|| SafetyLabel {
+                effect: Effect(number(&label["effect"])),
+                scope: label["scope"].as_str().unwrap(),
+            }),
+            stream_control: None,
+            document_binding: None,
+            foreign: &foreign,
+        },
+    );
+    same(encoded, expected.map(|e| &e["payload"]), name);
+}
