@@ -60,7 +60,8 @@ pub enum Event<'a> {
         /// Opened payload.
         payload: &'a mut [u8],
     },
-    /// The peer's ERROR. Never answered.
+    /// The peer's ERROR. Never answered. The text is as the peer wrote it,
+    /// control characters included.
     PeerError {
         /// Code, 0 when the body held none.
         code: u16,

@@ -251,6 +251,7 @@ fn decode_value(decoder: &mut Decoder<'_>) -> Result<Option<ParamValue>, HelloEr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn hello() -> Hello {
         Hello {
@@ -360,6 +361,21 @@ mod tests {
         );
         let long = vec![0; limits::CONTROL_PAYLOAD_OCTETS_MAX + 1];
         assert_eq!(Hello::decode(&long), Err(HelloError::Oversize));
+    }
+
+    proptest! {
+        /// Any octets at all are read or refused, and what was read reads the same again.
+        #[test]
+        fn any_octets(octets in prop::collection::vec(any::<u8>(), 0..64), spoilt in any::<prop::sample::Index>()) {
+            let mut near = hello().encode(0xf000);
+            let at = spoilt.index(near.len());
+            near[at] = octets.first().copied().unwrap_or(0);
+            for octets in [octets, near] {
+                if let Ok(hello) = Hello::decode(&octets) {
+                    prop_assert_eq!(Hello::decode(&hello.encode(0xf000)), Ok(hello));
+                }
+            }
+        }
     }
 
     /// NPAMP-HELLO §5: the intersection in the initiator's order; it may be empty.

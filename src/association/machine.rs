@@ -536,3 +536,33 @@ fn own_frame(frame_type: FrameType, payload: Vec<u8>) -> Unsealed {
         payload,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::{Hash, MasterSecret, Profile, SeededRandom, Suite};
+
+    /// Handshake binding, Forward secrecy and key erasure: no key outlives the last frame.
+    #[test]
+    fn keys_are_gone_with_the_last_frame() {
+        let now = Instant::now();
+        let established = Established {
+            side: Side::Responder,
+            profile: Profile::Standard,
+            suite: Suite::Aes256Gcm,
+            master: MasterSecret::from_octets(Hash::Sha256, &[1; 32]).unwrap(),
+            peer: IdentityPublic::from_octets([2; 32]),
+        };
+        let config = Arc::new(AssociationConfig::new(HelloMode::Required));
+        let random = &mut SeededRandom::new(1);
+        let mut association = Association::new(established, config, random, now);
+        let late = now + limits::HANDSHAKE_TIME;
+        association
+            .handle_timeout(late, &mut |_| ())
+            .expect_err("no HELLO came");
+        assert!(association.machine.keys.is_some(), "CLOSE is to be sealed");
+        assert_eq!(association.poll_transmit(&mut Vec::new(), 1, late), 1);
+        assert!(association.machine.keys.is_none());
+        assert!(association.machine.channels.is_empty());
+    }
+}

@@ -122,6 +122,15 @@ fn malformed_hello_closes() {
     }
 }
 
+/// A HELLO beyond the bound of Control payloads is malformed, not merely dropped.
+#[test]
+fn oversize_hello_closes() {
+    let mut rig = Rig::new(Side::Responder, config(HelloMode::Required));
+    let payload = vec![0; limits::CONTROL_PAYLOAD_OCTETS_MAX + 1];
+    let outcome = rig.send(CONTROL, FrameType::HELLO, &payload);
+    rig.assert_failed(outcome, Failure::HelloMalformed);
+}
+
 /// NPAMP-HELLO §3: exactly one HELLO, and nothing advertised after HELLO_DONE.
 #[test]
 fn second_hello_closes() {

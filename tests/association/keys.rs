@@ -136,3 +136,20 @@ fn key_update_on_request() {
     assert_eq!(seen, [], "the ACK is informational");
     assert_eq!(rig.association.stats().key_updates_sent, 2);
 }
+
+/// An epoch past its age seals nothing but KEY_UPDATE, also when the timer came late.
+#[test]
+fn age_is_checked_at_the_seal() {
+    let mut rig = Rig::ready();
+    queue(&mut rig, b"x");
+    rig.transmit();
+    queue(&mut rig, b"y");
+    rig.now += Duration::from_secs(24 * 3600);
+    assert_eq!(
+        rig.types(),
+        [
+            (BRIDGE, FrameType::KEY_UPDATE),
+            (BRIDGE, FrameType::BRIDGE_NOTIFY)
+        ]
+    );
+}
