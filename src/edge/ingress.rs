@@ -228,7 +228,9 @@ impl Ingress {
         });
         let builder = self.builder();
         let mut serving = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
-        let mut check = std::pin::pin!(sleep_until(Instant::now() + self.bounds.head_time));
+        let mut check = std::pin::pin!(sleep_until(
+            Instant::now() + self.bounds.head_time.min(self.bounds.idle_time),
+        ));
         let mut stopping = false;
         loop {
             tokio::select! {

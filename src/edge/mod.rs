@@ -8,6 +8,7 @@
 //! failure below JSON-RPC (rulings R14, R22).
 #![forbid(unsafe_code)]
 
+mod agent;
 mod auth;
 mod body;
 pub mod call;
@@ -15,6 +16,7 @@ mod card;
 mod classify;
 pub mod egress;
 mod executor;
+mod failure;
 pub mod ingress;
 mod parameters;
 mod request;

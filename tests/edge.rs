@@ -1,0 +1,12 @@
+//! The HTTP edges by behaviour: a mapping that the test plays, raw TCP clients
+//! in front of the ingress, raw TCP agents behind the egress.
+#![cfg(feature = "engine")]
+
+#[path = "edge/egress.rs"]
+mod egress;
+#[path = "edge/ingress.rs"]
+mod ingress;
+#[path = "edge/streams.rs"]
+mod streams;
+#[path = "edge/support.rs"]
+mod support;
