@@ -86,7 +86,7 @@ fn object<'a>(members: impl IntoIterator<Item = (&'a String, String)>) -> String
 }
 
 /// An object's members in order, values as they are spelled.
-struct Members<'a>(Vec<(String, &'a RawValue)>);
+pub(super) struct Members<'a>(pub(super) Vec<(String, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -2,11 +2,10 @@
 //! Request at all (ruling R23), whether it wants an answer, and whether its
 //! method streams. The body itself is never changed.
 
+use super::card::Members;
+use crate::a2a::json_rpc::{ScanError, scan_request};
+use crate::a2a::method::{Carriage, lookup};
 use bytes::Bytes;
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::value::RawValue;
-use std::borrow::Cow;
-use std::fmt;
 
 /// What a body is.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,184 +19,47 @@ pub(super) enum Classified {
 }
 
 /// Judges a request body (JSON-RPC 2.0 §4, §5.1; ruling R23).
-pub(super) fn classify(body: &Bytes) -> Classified {
-    match serde_json::from_slice(body) {
-        Err(_) => Classified::Invalid(answer(-32700, "Parse error", "null")),
-        Ok(Top::Other) => invalid(None),
-        Ok(Top::Object(object)) => object.judge(),
+pub(super) fn classify(body: &[u8]) -> Classified {
+    match scan_request(body) {
+        Ok(request) if request.id.is_none() => Classified::Notification,
+        Ok(request) => Classified::Request {
+            streaming: lookup(&request.method)
+                .is_some_and(|method| method.carriage == Carriage::Stream),
+        },
+        Err(error) => Classified::Invalid(answer(error, body)),
     }
 }
 
 /// Whether the object is a Request whose method is known to answer with a stream.
-pub(super) fn is_streaming(object: &Bytes) -> bool {
+pub(super) fn is_streaming(object: &[u8]) -> bool {
     classify(object) == Classified::Request { streaming: true }
 }
 
-const STREAMING_METHODS: [&str; 4] = [
-    "message/stream",
-    "SendStreamingMessage",
-    "tasks/resubscribe",
-    "SubscribeToTask",
-];
-
-fn invalid(id: Option<&RawValue>) -> Classified {
-    Classified::Invalid(answer(
-        -32600,
-        "Invalid Request",
-        id.map_or("null", RawValue::get),
-    ))
-}
-
-fn answer(code: i32, message: &str, id: &str) -> Bytes {
+/// The answer of a JSON-RPC endpoint to what is no Request.
+fn answer(error: ScanError, body: &[u8]) -> Bytes {
+    let code = error.json_rpc_code();
+    let (message, id) = if code == -32700 {
+        ("Parse error", None)
+    } else {
+        ("Invalid Request", determined_id(body))
+    };
+    let id = id.unwrap_or("null");
     format!(
         "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{{\"code\":{code},\"message\":\"{message}\"}}}}"
     )
     .into()
 }
 
-enum Top<'a> {
-    Object(Object<'a>),
-    Other,
-}
-
-/// The top-level members that count, each once; a second one makes the object invalid.
-#[derive(Default)]
-struct Object<'a> {
-    version: Option<&'a RawValue>,
-    method: Option<&'a RawValue>,
-    id: Option<&'a RawValue>,
-    doubled: bool,
-    id_doubled: bool,
-}
-
-impl Object<'_> {
-    fn judge(&self) -> Classified {
-        // The first octet tells a JSON value's type.
-        let id_valid = self.id.is_none_or(|id| {
-            matches!(
-                id.get().as_bytes().first(),
-                Some(b'"' | b'n' | b'-' | b'0'..=b'9')
-            )
-        });
-        let id = self.id.filter(|_| id_valid && !self.id_doubled);
-        let version: Option<Cow<'_, str>> = self.version.and_then(text);
-        let method: Option<Cow<'_, str>> = self.method.and_then(text);
-        match method {
-            Some(method)
-                if id_valid
-                    && !self.doubled
-                    && !self.id_doubled
-                    && version.as_deref() == Some("2.0") =>
-            {
-                if self.id.is_none() {
-                    Classified::Notification
-                } else {
-                    Classified::Request {
-                        streaming: STREAMING_METHODS.contains(&&*method),
-                    }
-                }
-            }
-            _ => invalid(id),
-        }
-    }
-}
-
-fn text<'a>(value: &'a RawValue) -> Option<Cow<'a, str>> {
-    #[derive(serde::Deserialize)]
-    struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-    serde_json::from_str::<Text<'a>>(value.get())
-        .ok()
-        .map(|text| text.0)
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Top<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(TopVisitor)
-    }
-}
-
-struct TopVisitor;
-
-impl<'de> Visitor<'de> for TopVisitor {
-    type Value = Top<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
-        let mut object = Object::default();
-        while let Some(name) = members.next_key::<Name<'de>>()? {
-            let slot = match &*name.0 {
-                "jsonrpc" => &mut object.version,
-                "method" => &mut object.method,
-                "id" => &mut object.id,
-                _ => {
-                    // Raw, not ignored: depth is the agent's business, not a bound of the relay.
-                    members.next_value::<&RawValue>()?;
-                    continue;
-                }
-            };
-            let second = slot.is_some();
-            *slot = Some(members.next_value()?);
-            if second && &*name.0 == "id" {
-                object.id_doubled = true;
-            } else if second {
-                object.doubled = true;
-            }
-        }
-        Ok(Top::Object(object))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
-        while items.next_element::<&RawValue>()?.is_some() {}
-        Ok(Top::Other)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
-        Ok(Top::Other)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
-        Ok(Top::Other)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
-        Ok(Top::Other)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
-        Ok(Top::Other)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
-        Ok(Top::Other)
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Top::Other)
-    }
-}
-
-struct Name<'a>(Cow<'a, str>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Name<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct NameVisitor;
-        impl<'de> Visitor<'de> for NameVisitor {
-            type Value = Name<'de>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a member name")
-            }
-            fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Self::Value, E> {
-                Ok(Name(Cow::Borrowed(name)))
-            }
-            fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
-                Ok(Name(Cow::Owned(name.to_owned())))
-            }
-        }
-        deserializer.deserialize_str(NameVisitor)
-    }
+/// The one valid id of an object that is otherwise no Request.
+fn determined_id(body: &[u8]) -> Option<&str> {
+    let members: Members<'_> = serde_json::from_slice(body).ok()?;
+    let mut ids = members.0.iter().filter(|(name, _)| name == "id");
+    let (_, id) = ids.next()?;
+    let valid = matches!(
+        id.get().as_bytes().first()?,
+        b'"' | b'-' | b'0'..=b'9' | b'n'
+    );
+    (valid && ids.next().is_none()).then_some(id.get())
 }
 
 #[cfg(test)]
@@ -231,7 +93,12 @@ mod tests {
                 "{id}"
             );
         }
-        for method in STREAMING_METHODS {
+        for method in [
+            "message/stream",
+            "SendStreamingMessage",
+            "tasks/resubscribe",
+            "SubscribeToTask",
+        ] {
             assert_eq!(
                 judged(&format!(
                     r#" {{"params":{{"id":1,"id":2}},"method":"{method}","id":1,"jsonrpc":"2.0"}} "#

@@ -98,7 +98,7 @@ impl Ingress {
     ) -> Result<Answered, Failure> {
         let (route, resource) =
             find(&self.settings.routes, request.uri().path()).ok_or(Failure::NotFound)?;
-        let (index, path) = (route.route, route.path.clone());
+        let (index, path) = (route.route, &route.path);
         account.route = Some(index);
         let method = request.method();
         match resource {
@@ -110,7 +110,7 @@ impl Ingress {
             }
             Resource::Endpoint => Err(Failure::MethodNotAllowed { allow: "POST" }),
             Resource::Card if method == Method::GET || method == Method::HEAD => {
-                self.card(&request, index, &path, client, mapping).await
+                self.card(&request, index, path, client, mapping).await
             }
             Resource::Card => Err(Failure::MethodNotAllowed { allow: "GET, HEAD" }),
         }

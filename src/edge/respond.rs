@@ -6,6 +6,7 @@ use super::CallRefusal;
 use super::stats::Refusal;
 use super::stream::StreamBody;
 use crate::a2a::port::TransportError;
+use crate::bridge::transport_error::TransportCode;
 use bytes::Bytes;
 use http::header::{
     ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, LAST_MODIFIED, RETRY_AFTER,
@@ -108,7 +109,7 @@ impl Failure {
     /// A failure of this ingress that the mapper did not report itself.
     pub(super) fn not_delivered(message: &str, timed_out: bool) -> Self {
         Self::Transport(TransportError {
-            code: NOT_DELIVERED,
+            code: TransportCode::NOT_DELIVERED.0,
             message: message.to_owned(),
             timed_out,
         })
@@ -133,25 +134,17 @@ impl Failure {
     }
 }
 
-const NOT_DELIVERED: u8 = 4;
-
-/// Name and HTTP status of a transport error's code (NPAMP-BRIDGE §6,
-/// NPAMP-CC-STREAM §6.4, NPAMP-CC-DOC §8; ruling R14).
-fn registered(code: u8) -> (&'static str, StatusCode) {
+/// HTTP status of a transport error's code (ruling R14). A document that is not
+/// what it should be (NPAMP-CC-DOC §8), or an unregistered code, is the upstream's fault.
+fn status_of(code: TransportCode) -> StatusCode {
     match code {
-        1 => ("EnvelopeMalformed", StatusCode::BAD_REQUEST),
-        2 => ("ProtocolUnsupported", StatusCode::NOT_IMPLEMENTED),
-        3 => ("MethodUnsupported", StatusCode::NOT_IMPLEMENTED),
-        NOT_DELIVERED => ("NotDelivered", StatusCode::BAD_GATEWAY),
-        5 => ("SafetyPolicy", StatusCode::FORBIDDEN),
-        6 => ("NotResumable", StatusCode::CONFLICT),
-        16 => ("BindingMalformed", StatusCode::BAD_GATEWAY),
-        17 => ("DigestMismatch", StatusCode::BAD_GATEWAY),
-        18 => ("DigestUnstable", StatusCode::BAD_GATEWAY),
-        19 => ("ProofUnbound", StatusCode::BAD_GATEWAY),
-        20 => ("ProofUnsupported", StatusCode::BAD_GATEWAY),
-        21 => ("SetIncomplete", StatusCode::BAD_GATEWAY),
-        _ => ("Unregistered", StatusCode::BAD_GATEWAY),
+        TransportCode::ENVELOPE_MALFORMED => StatusCode::BAD_REQUEST,
+        TransportCode::PROTOCOL_UNSUPPORTED | TransportCode::METHOD_UNSUPPORTED => {
+            StatusCode::NOT_IMPLEMENTED
+        }
+        TransportCode::SAFETY_POLICY => StatusCode::FORBIDDEN,
+        TransportCode::NOT_RESUMABLE => StatusCode::CONFLICT,
+        _ => StatusCode::BAD_GATEWAY,
     }
 }
 
@@ -245,16 +238,17 @@ pub(super) fn failure(failure: &Failure) -> Reply {
 }
 
 fn transport(error: &TransportError) -> Reply {
-    let (name, mut status) = registered(error.code);
+    let code = TransportCode(error.code);
+    let mut status = status_of(code);
     let mut retry_after = None;
-    if error.code == NOT_DELIVERED {
+    if code == TransportCode::NOT_DELIVERED {
         if error.timed_out {
             status = StatusCode::GATEWAY_TIMEOUT;
         } else if let Some(passed) = passed_on(&error.message) {
             (status, retry_after) = passed;
         }
     }
-    let reply = problem(status, Some(error.code), name, &error.message);
+    let reply = problem(status, Some(error.code), code.name(), &error.message);
     match retry_after {
         Some(value) => with(reply, RETRY_AFTER, value),
         None => reply,

@@ -173,6 +173,23 @@ fn an_announced_body_above_the_bound_is_refused_unread() {
 }
 
 #[test]
+fn a_client_that_waits_for_permission_gets_it() {
+    run(async {
+        let mut edge = Edge::new();
+        let mut http = edge.connect().await;
+        http.send(format!(
+            "POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\nExpect: 100-continue\r\n\r\n",
+            SEND.len()
+        ))
+        .await;
+        assert_eq!(http.head().await.status, 100);
+        http.send(SEND).await;
+        edge.call().await.reply("{}");
+        assert_eq!(http.response().await.0.status, 200);
+    });
+}
+
+#[test]
 fn a_client_that_sends_on_still_sees_the_refusal() {
     run(async {
         let edge = Edge::new();
@@ -195,7 +212,7 @@ fn a_chunked_body_above_the_bound_is_refused_as_soon_as_it_exceeds() {
         let mut http = edge.connect().await;
         http.send("POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n")
             .await;
-        let chunk = [&b"40000\r\n"[..], &[b' '; 0x40000], b"\r\n"].concat();
+        let chunk = [&b"40000\r\n"[..], &vec![b' '; 0x40000], b"\r\n"].concat();
         for _ in 0..4 {
             http.send(&chunk).await;
         }
