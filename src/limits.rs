@@ -131,6 +131,8 @@ pub const DEMO_OCTETS_MAX: usize = 64 * 1024 * 1024;
 pub const DEMO_EVENTS_MAX: usize = 64;
 /// Push notification configurations per task of the demonstration agent.
 pub const DEMO_PUSH_CONFIGS_MAX: usize = 16;
+/// One push notification configuration of the demonstration agent, in octets.
+pub const DEMO_PUSH_CONFIG_OCTETS_MAX: usize = 4096;
 /// Connections to the demonstration agent; further ones wait in the backlog.
 pub const DEMO_CONNECTIONS_MAX: usize = 4096;
 

@@ -207,3 +207,239 @@ fn a_configuration_that_is_not_there() {
     let checked = relay(&["check", "--config", Path::to_str(directory.path()).unwrap()]);
     assert_eq!(checked.status.code(), Some(1));
 }
+
+/// The sample agent over HTTP.
+mod sample_agent {
+    use npamp_relay::cli::demo::agent::SampleAgent;
+    use npamp_relay::cli::demo::curl_lines;
+    use npamp_relay::limits;
+    use serde_json::{Value, json};
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::TcpStream;
+    use std::time::{Duration, Instant};
+
+    struct Answer {
+        status: u16,
+        head: String,
+        body: String,
+    }
+
+    fn send(agent: &SampleAgent, head: &str, body: &str) -> BufReader<TcpStream> {
+        let mut stream = TcpStream::connect(agent.address()).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        let length = body.len();
+        write!(
+            stream,
+            "{head}\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        BufReader::new(stream)
+    }
+
+    fn ask(agent: &SampleAgent, head: &str, body: &str) -> Answer {
+        let mut text = String::new();
+        send(agent, head, body).read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        Answer {
+            status: head.split(' ').nth(1).unwrap().parse().unwrap(),
+            head: head.to_ascii_lowercase(),
+            body: body.to_owned(),
+        }
+    }
+
+    fn post(agent: &SampleAgent, body: &str) -> Answer {
+        ask(agent, "POST / HTTP/1.1", body)
+    }
+
+    const STREAM_V03: &str = r#"{"jsonrpc":"2.0","id":"s","method":"message/stream","params":{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"one two"}]}}}"#;
+    const STREAM_V10: &str = r#"{"jsonrpc":"2.0","id":"s","method":"SendStreamingMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"one two"}]}}}"#;
+
+    /// The events of a stream with the time each took to arrive, up to `max`.
+    fn events(reader: &mut BufReader<TcpStream>, max: usize) -> Vec<(Value, Duration)> {
+        let start = Instant::now();
+        let mut events = Vec::new();
+        let mut line = String::new();
+        while events.len() < max && reader.read_line(&mut line).unwrap() > 0 {
+            if let Some(data) = line.strip_prefix("data: ") {
+                events.push((serde_json::from_str(data).unwrap(), start.elapsed()));
+            }
+            line.clear();
+        }
+        events
+    }
+
+    #[test]
+    fn ids_are_echoed_verbatim() {
+        let agent = SampleAgent::start().unwrap();
+        for id in [
+            "1",
+            "1e2",
+            "-0",
+            "12345678901234567890123",
+            "1.0",
+            r#""\u0041b""#,
+            r#""""#,
+            "null",
+        ] {
+            let answer = post(
+                &agent,
+                &format!(
+                    r#"{{"id":{id},"jsonrpc":"2.0","method":"tasks/get","params":{{"id":"x"}}}}"#
+                ),
+            );
+            assert_eq!(answer.status, 200);
+            let start = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32001"#);
+            assert!(answer.body.starts_with(&start), "{}", answer.body);
+        }
+    }
+
+    #[test]
+    fn what_is_no_request_is_told() {
+        let agent = SampleAgent::start().unwrap();
+        for (body, code) in [
+            ("", -32700),
+            ("hello", -32700),
+            ("{", -32700),
+            ("[]", -32600),
+            ("{}", -32600),
+            (r#"{"jsonrpc":"1.0","id":1,"method":"x"}"#, -32600),
+            (r#"{"jsonrpc":"2.0","id":{},"method":"x"}"#, -32600),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#, -32601),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"tasks/get"}"#, -32602),
+        ] {
+            let answer: Value = serde_json::from_str(&post(&agent, body).body).unwrap();
+            assert_eq!(answer["error"]["code"], code, "{body}");
+        }
+        let note = post(&agent, r#"{"jsonrpc":"2.0","method":"tasks/get"}"#);
+        assert_eq!((note.status, note.body.as_str()), (202, ""));
+        let versioned = ask(
+            &agent,
+            "POST / HTTP/1.1\r\nA2A-Version: 99.0",
+            r#"{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"x"}}"#,
+        );
+        let answer: Value = serde_json::from_str(&versioned.body).unwrap();
+        assert_eq!(answer["error"]["code"], -32009);
+        assert_eq!(
+            answer["error"]["data"][0]["reason"],
+            "VERSION_NOT_SUPPORTED"
+        );
+    }
+
+    #[test]
+    fn a_body_that_is_too_long_is_refused() {
+        let agent = SampleAgent::start().unwrap();
+        let mut stream = TcpStream::connect(agent.address()).unwrap();
+        let length = limits::FOREIGN_MESSAGE_OCTETS_MAX + 1;
+        write!(
+            stream,
+            "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n"
+        )
+        .unwrap();
+        let chunk = vec![b' '; 64 * 1024];
+        for _ in 0..length / chunk.len() {
+            if stream.write_all(&chunk).is_err() {
+                break;
+            }
+        }
+        let _ = stream.write_all(b" ");
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 413");
+    }
+
+    #[test]
+    fn cards_are_cacheable() {
+        let agent = SampleAgent::start().unwrap();
+        let answer = ask(&agent, "GET /.well-known/agent-card.json HTTP/1.1", "");
+        assert_eq!(answer.status, 200);
+        let card: Value = serde_json::from_str(&answer.body).unwrap();
+        assert_eq!(card["url"], json!(format!("http://{}/", agent.address())));
+        assert!(answer.head.contains("cache-control: "));
+        let (_, tag) = answer.head.split_once("etag: ").unwrap();
+        let tag = tag.lines().next().unwrap();
+        let again = format!("GET /.well-known/agent.json HTTP/1.1\r\nIf-None-Match: {tag}");
+        let again = ask(&agent, &again, "");
+        assert_eq!((again.status, again.body.as_str()), (304, ""));
+        assert_eq!(ask(&agent, "GET / HTTP/1.1", "").status, 404);
+        assert_eq!(ask(&agent, "PUT / HTTP/1.1", "").status, 405);
+    }
+
+    /// Events are spaced, v0.3 ends with `final`, v1.0 by closing.
+    #[test]
+    fn streams() {
+        let agent = SampleAgent::start().unwrap();
+        for (body, last) in [
+            (STREAM_V03, "/result/final"),
+            (STREAM_V10, "/result/statusUpdate"),
+        ] {
+            let mut reader = send(&agent, "POST / HTTP/1.1", body);
+            let all = events(&mut reader, usize::MAX);
+            assert_eq!(all.len(), 6);
+            assert!(
+                all.iter()
+                    .all(|(event, _)| event["id"] == "s" && event["jsonrpc"] == "2.0")
+            );
+            assert!(
+                all[5]
+                    .0
+                    .pointer(last)
+                    .is_some_and(|value| *value != json!(false))
+            );
+            let took = all[5].1;
+            assert!(took >= limits::DEMO_EVENT_TIME * 4, "not spaced: {took:?}");
+        }
+    }
+
+    /// A client that leaves does not cancel the task, and another one can watch it.
+    #[test]
+    fn leaving_does_not_cancel() {
+        let agent = SampleAgent::start().unwrap();
+        let mut reader = send(&agent, "POST / HTTP/1.1", STREAM_V10);
+        let (first, _) = events(&mut reader, 1).remove(0);
+        drop(reader);
+        let task = &first["result"]["task"]["id"];
+        let watch = json!({ "jsonrpc": "2.0", "id": 2, "method": "SubscribeToTask", "params": { "id": task } });
+        let mut reader = send(&agent, "POST / HTTP/1.1", &watch.to_string());
+        let all = events(&mut reader, usize::MAX);
+        assert_eq!(
+            all[0].0["result"]["task"]["id"], *task,
+            "the task comes first"
+        );
+        let (last, _) = all.last().unwrap();
+        assert_eq!(
+            last["result"]["statusUpdate"]["status"]["state"],
+            "TASK_STATE_COMPLETED"
+        );
+    }
+
+    /// The printed commands, run as printed, against the agent itself.
+    #[test]
+    fn curl_lines_work() {
+        if std::process::Command::new("curl")
+            .arg("--version")
+            .output()
+            .is_err()
+        {
+            println!("skipped: no curl here");
+            return;
+        }
+        let agent = SampleAgent::start().unwrap();
+        for (what, line) in curl_lines(&format!("http://{}", agent.address())) {
+            let output = std::process::Command::new("sh")
+                .args(["-c", &line])
+                .output()
+                .unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            assert!(output.status.success(), "{what}: {line}");
+            let wanted = if what.contains("card") {
+                "sample agent"
+            } else {
+                "\"hello "
+            };
+            assert!(text.contains(wanted), "{what}: {text}");
+            assert!(!text.contains("\"error\""), "{what}: {text}");
+        }
+    }
+}

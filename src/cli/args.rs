@@ -26,6 +26,10 @@ pub enum Command {
     /// Make or show the identity that names a relay to its peers
     #[command(subcommand, arg_required_else_help = true)]
     Identity(IdentityCommand),
+    /// Answer the public N-PAMP conformance runner on standard input and output
+    ///
+    /// Each message is a length of four octets, little-endian, and a JSON object.
+    ConformanceAdapter,
 }
 
 /// A command that reads the configuration.

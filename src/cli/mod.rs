@@ -9,6 +9,7 @@ pub mod call;
 pub mod check;
 pub mod config;
 pub mod conformance_adapter;
+pub mod demo;
 pub mod identity;
 mod run;
 

@@ -1,7 +1,7 @@
 //! Runs the command that was asked for.
 
 use super::args::{Arguments, Command, IdentityCommand};
-use super::{CliError, check, identity};
+use super::{CliError, check, conformance_adapter, identity};
 use clap::Parser;
 use std::io::Write;
 use std::process::ExitCode;
@@ -33,6 +33,11 @@ fn run(command: Command) -> Result<String, CliError> {
         }
         Command::Identity(IdentityCommand::Show { file }) => {
             identity::show(&file).map(|public| public + "\n")
+        }
+        Command::ConformanceAdapter => {
+            conformance_adapter::run(std::io::stdin().lock(), std::io::stdout().lock())
+                .map(|()| String::new())
+                .map_err(|e| CliError(format!("the conformance runner went away: {e}")))
         }
     }
 }
