@@ -1,8 +1,9 @@
 //! The command as people run it: what it prints, where, and how it exits.
 
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn relay(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_npamp-relay"))
@@ -79,7 +80,7 @@ fn wrong_arguments_exit_with_2() {
 fn help_and_version_exit_with_0() {
     let help = relay(&["--help"]);
     assert_eq!(help.status.code(), Some(0));
-    for command in ["check", "identity"] {
+    for command in ["check", "identity", "conformance-adapter"] {
         assert!(out(&help).contains(command));
     }
     let version = relay(&["--version"]);
@@ -206,6 +207,30 @@ fn a_configuration_that_is_not_there() {
     let directory = tempfile::tempdir().unwrap();
     let checked = relay(&["check", "--config", Path::to_str(directory.path()).unwrap()]);
     assert_eq!(checked.status.code(), Some(1));
+}
+
+/// One message each way, and an orderly end when standard input closes.
+#[test]
+fn the_conformance_adapter_answers_on_standard_output() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_npamp-relay"))
+        .arg("conformance-adapter")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let request = br#"{"op":"crc32c","in":{"octets":"313233343536373839"}}"#;
+    let mut stdin = child.stdin.take().unwrap();
+    let length = u32::try_from(request.len()).unwrap();
+    stdin.write_all(&length.to_le_bytes()).unwrap();
+    stdin.write_all(request).unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let (length, answer) = output.stdout.split_at(4);
+    assert_eq!(usize::from(length[0]), answer.len());
+    // The check value of CRC32C.
+    let answer = String::from_utf8(answer.to_vec()).unwrap();
+    assert!(answer.contains("e3069283"), "{answer}");
 }
 
 /// The sample agent over HTTP.

@@ -8,8 +8,9 @@
 //! 3. Units are base units and stand last: `_octets`, `_seconds`; never
 //!    milliseconds, kibibytes or percent.
 //! 4. A family that is split by reason has one label, normally `reason`, whose
-//!    values are the room's [`Reason`] labels: all of them are there from the
-//!    start, at 0, so that a rate can be taken from the first one on.
+//!    values are the room's [`Reason`] labels; one that is split twice has two.
+//!    All series are there from the start, at 0, so that a rate can be taken from
+//!    the first one on.
 //! 5. Every family has a help text, a sentence without its full stop.
 //! 6. No label value comes from a peer, so the number of series is fixed at
 //!    start-up.
@@ -17,7 +18,8 @@
 use crate::stats::{Counters, Gauge, Reason};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use std::collections::BTreeSet;
@@ -42,15 +44,16 @@ pub struct NamingError {
 }
 
 type Read<T> = Box<dyn Fn() -> T + Send + Sync>;
-type ReadLabelled<T> = Box<dyn Fn(&mut dyn FnMut(&'static str, T)) + Send + Sync>;
-type ReadTable = Box<dyn Fn(&mut dyn FnMut([&'static str; 2], u64)) + Send + Sync>;
+/// Tells every series: the values of the labels, and the count.
+type ReadLabelled = Box<dyn Fn(&mut dyn FnMut(&[&'static str], u64)) + Send + Sync>;
 
 enum Source {
     Counter(Read<u64>),
     FractionalCounter(Read<f64>),
     Gauge(Read<f64>),
-    CounterFamily(&'static str, ReadLabelled<u64>),
-    CounterTable([&'static str; 2], ReadTable),
+    CounterFamily(Vec<&'static str>, ReadLabelled),
+    /// Sum, and counts by upper bound, none of them including another.
+    Histogram(Read<f64>, Read<Vec<(f64, u64)>>),
     Info(Vec<(&'static str, String)>),
 }
 
@@ -89,33 +92,27 @@ impl Collector for Family {
                     encoder.encode_descriptor(self.name, self.help, None, gauge.metric_type())?;
                 gauge.encode(metric)
             }
-            Source::CounterFamily(label, read) => {
-                let kind = ConstCounter::new(0_u64).metric_type();
+            Source::CounterFamily(labels, read) => {
+                let kind = MetricType::Counter;
                 let mut metric = encoder.encode_descriptor(self.name, self.help, None, kind)?;
                 let mut outcome = Ok(());
-                read(&mut |value, count| {
+                read(&mut |values, count| {
                     if outcome.is_ok() {
-                        let labels = [(*label, value)];
+                        let set: Vec<(&str, &str)> =
+                            labels.iter().copied().zip(values.iter().copied()).collect();
                         outcome = metric
-                            .encode_family(&labels)
+                            .encode_family(&set.as_slice())
                             .and_then(|series| ConstCounter::new(count).encode(series));
                     }
                 });
                 outcome
             }
-            Source::CounterTable(names, read) => {
-                let kind = ConstCounter::new(0_u64).metric_type();
+            Source::Histogram(sum, buckets) => {
+                let kind = MetricType::Histogram;
                 let mut metric = encoder.encode_descriptor(self.name, self.help, None, kind)?;
-                let mut outcome = Ok(());
-                read(&mut |values, count| {
-                    if outcome.is_ok() {
-                        let labels = [(names[0], values[0]), (names[1], values[1])];
-                        outcome = metric
-                            .encode_family(&labels)
-                            .and_then(|series| ConstCounter::new(count).encode(series));
-                    }
-                });
-                outcome
+                let buckets = buckets();
+                let count = buckets.iter().map(|(_, count)| count).sum();
+                metric.encode_histogram::<NoLabelSet>(sum(), count, &buckets, None)
             }
             Source::Info(labels) => {
                 let gauge = ConstGauge::new(1_i64);
@@ -200,7 +197,8 @@ fn judge(name: &str, help: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-fn lawful_label<R: Reason>(name: &str, label: &str) -> Result<(), NamingError> {
+/// Whether the label and its values are lawful.
+fn judge_labels<R: Reason>(name: &str, label: &str) -> Result<(), NamingError> {
     if snake_case(label) && R::ALL.iter().all(|reason| snake_case(reason.label())) {
         return Ok(());
     }
@@ -249,7 +247,7 @@ impl Registry {
         label: &'static str,
         counters: Arc<Counters<R>>,
     ) -> Result<(), NamingError> {
-        self.counter_family_of(name, help, label, vec![counters])
+        self.counter_family_read(name, help, label, move |reason: R| counters.get(reason))
     }
 
     /// A counter per reason, summed over several sources, such as one per unit.
@@ -260,19 +258,13 @@ impl Registry {
         label: &'static str,
         sources: Vec<Arc<Counters<R>>>,
     ) -> Result<(), NamingError> {
-        lawful_label::<R>(name, label)?;
-        let read: ReadLabelled<u64> = Box::new(move |tell| {
-            for &reason in R::ALL {
-                tell(
-                    reason.label(),
-                    sources.iter().map(|counters| counters.get(reason)).sum(),
-                );
-            }
-        });
-        self.add(name, help, Source::CounterFamily(label, read))
+        self.counter_family_read(name, help, label, move |reason: R| {
+            sources.iter().map(|counters| counters.get(reason)).sum()
+        })
     }
 
-    /// A counter per reason, read through a function.
+    /// A counter per reason that `read` gives, such as a sum over units or a
+    /// field of a larger structure. No value may ever go down.
     pub fn counter_family_read<R: Reason>(
         &self,
         name: &'static str,
@@ -280,33 +272,75 @@ impl Registry {
         label: &'static str,
         read: impl Fn(R) -> u64 + Send + Sync + 'static,
     ) -> Result<(), NamingError> {
-        lawful_label::<R>(name, label)?;
-        let read: ReadLabelled<u64> = Box::new(move |tell| {
+        judge_labels::<R>(name, label)?;
+        let read: ReadLabelled = Box::new(move |tell| {
             for &reason in R::ALL {
-                tell(reason.label(), read(reason));
+                tell(&[reason.label()], read(reason));
             }
         });
-        self.add(name, help, Source::CounterFamily(label, read))
+        self.add(name, help, Source::CounterFamily(vec![label], read))
     }
 
-    /// A counter per pair of reasons, read through a function.
-    pub fn counter_table_read<A: Reason, B: Reason>(
+    /// As [`Registry::counter_family_read`], split twice.
+    pub fn counter_table_read<R: Reason, S: Reason>(
         &self,
         name: &'static str,
         help: &'static str,
         labels: [&'static str; 2],
-        read: impl Fn(A, B) -> u64 + Send + Sync + 'static,
+        read: impl Fn(R, S) -> u64 + Send + Sync + 'static,
     ) -> Result<(), NamingError> {
-        lawful_label::<A>(name, labels[0])?;
-        lawful_label::<B>(name, labels[1])?;
-        let read: ReadTable = Box::new(move |tell| {
-            for &a in A::ALL {
-                for &b in B::ALL {
-                    tell([a.label(), b.label()], read(a, b));
+        judge_labels::<R>(name, labels[0])?;
+        judge_labels::<S>(name, labels[1])?;
+        let read: ReadLabelled = Box::new(move |tell| {
+            for &first in R::ALL {
+                for &second in S::ALL {
+                    tell(&[first.label(), second.label()], read(first, second));
                 }
             }
         });
-        self.add(name, help, Source::CounterTable(labels, read))
+        self.add(name, help, Source::CounterFamily(labels.to_vec(), read))
+    }
+
+    /// A histogram whose buckets are the values of `R`, in rising order: their
+    /// labels are upper bounds, the last one `+Inf`. `read` gives what fell into
+    /// one bucket alone; `sum` the sum of all values, NaN where nobody keeps it.
+    pub fn histogram<R: Reason>(
+        &self,
+        name: &'static str,
+        help: &'static str,
+        sum: impl Fn() -> f64 + Send + Sync + 'static,
+        read: impl Fn(R) -> u64 + Send + Sync + 'static,
+    ) -> Result<(), NamingError> {
+        let bounds: Option<Vec<(f64, R)>> = R::ALL
+            .iter()
+            .map(|&reason| match reason.label() {
+                // The encoder's own word for infinity.
+                "+Inf" => Some((f64::MAX, reason)),
+                bound => bound.parse().ok().map(|bound| (bound, reason)),
+            })
+            .collect();
+        let rising = bounds.filter(|bounds| {
+            bounds.windows(2).all(|pair| pair[0].0 < pair[1].0)
+                && bounds.last().is_some_and(|(last, _)| *last >= f64::MAX)
+        });
+        let Some(bounds) = rising else {
+            return Err(NamingError {
+                name: name.to_owned(),
+                why: "has labels that are no rising upper bounds up to +Inf",
+            });
+        };
+        // Not the reasons themselves, which need not be Send.
+        let order: Vec<(f64, usize)> = bounds
+            .iter()
+            .map(|(bound, r)| (*bound, r.index()))
+            .collect();
+        let buckets = Box::new(move || {
+            order
+                .iter()
+                .filter_map(|&(bound, index)| R::ALL.get(index).map(|&r| (bound, read(r))))
+                .collect()
+        });
+        self.add(name, help, Source::Histogram(Box::new(sum), buckets))
     }
 
     /// A single counter; `name` without prefix and `_total`. `read` must never go down.
@@ -394,6 +428,12 @@ mod tests {
             Replay => "replay" }
     }
     crate::reasons! {
+        /// Test buckets.
+        enum Took { /// a
+            Short => "0.025", /// b
+            Long => "+Inf" }
+    }
+    crate::reasons! {
         /// Test reasons.
         enum Wrong { /// a
             TagFailure => "Tag-Failure" }
@@ -411,7 +451,28 @@ mod tests {
         let gauge = Arc::new(Gauge::default());
         gauge.add(7);
         registry
-            .counter_family_of("frames_dropped", "Frames dropped", "reason", vec![one, two])
+            .counter_family_read(
+                "frames_dropped",
+                "Frames dropped",
+                "reason",
+                move |reason| one.get(reason) + two.get(reason),
+            )
+            .unwrap();
+        registry
+            .counter_table_read("both", "Both", ["one", "two"], |a: Drop, b: Drop| {
+                (a.index() * 2 + b.index()) as u64
+            })
+            .unwrap();
+        registry
+            .histogram(
+                "took_seconds",
+                "Time taken",
+                || 1.5,
+                |bucket: Took| match bucket {
+                    Took::Short => 3,
+                    Took::Long => 4,
+                },
+            )
             .unwrap();
         registry
             .counter("handshakes", "Handshakes done", || 5)
@@ -432,6 +493,12 @@ mod tests {
             "# TYPE npamp_relay_frames_dropped counter",
             "npamp_relay_frames_dropped_total{reason=\"tag_failure\"} 0",
             "npamp_relay_frames_dropped_total{reason=\"replay\"} 4",
+            "npamp_relay_both_total{one=\"replay\",two=\"tag_failure\"} 2",
+            "# TYPE npamp_relay_took_seconds histogram",
+            "npamp_relay_took_seconds_sum 1.5",
+            "npamp_relay_took_seconds_count 7",
+            "npamp_relay_took_seconds_bucket{le=\"0.025\"} 3",
+            "npamp_relay_took_seconds_bucket{le=\"+Inf\"} 7",
             "npamp_relay_handshakes_total 5",
             "# TYPE npamp_relay_associations gauge",
             "npamp_relay_associations 7.0",
@@ -473,6 +540,7 @@ mod tests {
                 .counter_family("drops", "Drops", "reason", wrong)
                 .is_err()
         );
+        assert!(registry.histogram("x", "X", || 0.0, |_: Drop| 0).is_err());
         let right = Arc::new(Counters::<Drop>::default());
         assert!(
             registry
