@@ -17,6 +17,14 @@ pub struct Arguments {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Run the relay until SIGTERM or SIGINT
+    Run(ConfigArgs),
+    /// Try it: a sample agent, an egress and an ingress in one process
+    ///
+    /// Prints the curl lines that work against it.
+    Demo(DemoArgs),
+    /// Make one exchange with an N-PAMP responder and print what comes back
+    Call(Box<CallArgs>),
     /// Check a configuration and the files it names; print what it amounts to
     ///
     /// Every problem is printed as `file:line: key: message`. A valid
@@ -78,6 +86,14 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
+fn tlv_type(text: &str) -> Result<u16, String> {
+    let number = match text.strip_prefix("0x") {
+        Some(hex) => u16::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    };
+    number.ok_or_else(|| "not a TLV type, such as 0x00d0".to_owned())
+}
+
 /// `call`: one exchange with an N-PAMP responder.
 ///
 /// Examples:
@@ -126,6 +142,9 @@ pub struct CallArgs {
     /// The A2A version that is stated to the agent, such as 1.0
     #[arg(long, value_name = "VERSION")]
     pub a2a_version: Option<String>,
+    /// DocumentBinding TLV type, such as 0x00d0: as both ends must state it for --card
+    #[arg(long, value_name = "TYPE", value_parser = tlv_type)]
+    pub docbind: Option<u16>,
     /// Seconds without a reply or an event after which to give up
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub timeout: Duration,

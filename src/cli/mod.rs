@@ -12,6 +12,7 @@ pub mod conformance_adapter;
 pub mod demo;
 pub mod identity;
 mod run;
+mod serve;
 
 pub use run::main;
 

@@ -1,7 +1,7 @@
 //! Runs the command that was asked for.
 
 use super::args::{Arguments, Command, IdentityCommand};
-use super::{CliError, check, conformance_adapter, identity};
+use super::{CliError, check, conformance_adapter, identity, serve};
 use clap::Parser;
 use std::io::Write;
 use std::process::ExitCode;
@@ -34,6 +34,9 @@ fn run(command: Command) -> Result<String, CliError> {
         Command::Identity(IdentityCommand::Show { file }) => {
             identity::show(&file).map(|public| public + "\n")
         }
+        Command::Run(args) => serve::run(&args.config).map(|()| String::new()),
+        Command::Demo(args) => serve::demo(&args).map(|()| String::new()),
+        Command::Call(args) => serve::call(&args).map(|()| String::new()),
         Command::ConformanceAdapter => {
             conformance_adapter::run(std::io::stdin().lock(), std::io::stdout().lock())
                 .map(|()| String::new())

@@ -240,6 +240,7 @@ impl Shard {
             origin,
         };
         limit_unsent(&socket);
+        keep_alive(&socket);
         let (tls, association, mut early) =
             joined.into_association(association, &mut SystemRandom, now());
         self.generation = self.generation.wrapping_add(1);
@@ -764,5 +765,20 @@ fn limit_unsent(socket: &TcpStream) {
             std::ptr::from_ref(&octets).cast(),
             std::mem::size_of::<libc::c_int>() as libc::socklen_t,
         );
+    }
+}
+
+/// Finds a peer dead that cannot be probed with PING, since it speaks no HELLO (ruling R6).
+fn keep_alive(socket: &TcpStream) {
+    let socket = socket2::SockRef::from(socket);
+    let probe = socket2::TcpKeepalive::new()
+        .with_time(limits::IDLE_PROBE_TIME)
+        .with_interval(limits::PROBE_TIMEOUT / 3)
+        .with_retries(3);
+    let set = socket.set_tcp_keepalive(&probe).and_then(|()| {
+        socket.set_tcp_user_timeout(Some(limits::IDLE_PROBE_TIME + limits::PROBE_TIMEOUT))
+    });
+    if let Err(error) = set {
+        tracing::debug!(%error, "TCP keep-alive could not be set");
     }
 }

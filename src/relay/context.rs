@@ -114,10 +114,11 @@ impl Context {
     /// Loads what the settings name.
     pub fn new(
         settings: Settings,
+        identity: Identity,
         units: usize,
         control: mpsc::UnboundedSender<Command>,
     ) -> Result<Self, RelayError> {
-        let identity = Arc::new(load_identity(&settings.identity)?);
+        let identity = Arc::new(identity);
         let routes = settings
             .routes
             .iter()

@@ -1,7 +1,7 @@
 //! Starts a relay's threads and ends them in order.
 
 use super::RelayError;
-use super::context::{Agents, Context};
+use super::context::{Agents, Context, load_identity};
 use super::mapping::{self, Mapping, WORKERS_MAX, Workers};
 use super::port::Port;
 use super::settings::Settings;
@@ -9,6 +9,7 @@ use super::stats::UnitStats;
 use super::unit::{self, Message, Setup};
 use crate::a2a::budget::OctetBudget;
 use crate::a2a::mapper::Mapper;
+use crate::crypto::Identity;
 use crate::engine::control::{self, Acceptor, ControlLimits, Outcome};
 use crate::engine::cores;
 use crate::engine::wake::Wake;
@@ -79,6 +80,12 @@ fn bind_each(
 impl Relay {
     /// Binds, loads and starts everything. Returns once all listeners are bound.
     pub fn start(settings: Settings) -> Result<Self, RelayError> {
+        let identity = load_identity(&settings.identity)?;
+        Self::start_as(settings, identity)
+    }
+
+    /// [`Relay::start`] with an identity that is in no file.
+    pub fn start_as(settings: Settings, identity: Identity) -> Result<Self, RelayError> {
         let cores = if settings.engine.cores.is_empty() {
             cores::available()
         } else {
@@ -89,7 +96,7 @@ impl Relay {
         let readiness = Readiness::new();
         let (commands, command_inbox) = mpsc::unbounded_channel();
         let agents = Agents::new(&settings);
-        let context = Arc::new(Context::new(settings, unit_count, commands)?);
+        let context = Arc::new(Context::new(settings, identity, unit_count, commands)?);
 
         let mut acceptors = Vec::new();
         let mut listen_addresses = Vec::new();

@@ -2,6 +2,7 @@
 //! they get here. `cli` fills them from a configuration file.
 
 use crate::edge::settings::{AgentSettings, IngressSettings, TlsFiles};
+use crate::limits;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,6 +28,23 @@ pub struct Settings {
     pub limits: LimitSettings,
     /// Admin listener and logs.
     pub observe: ObserveSettings,
+}
+
+impl Settings {
+    /// A relay that only dials one route: no listener, no agent, every bound at its default.
+    pub fn client(route: RouteSettings) -> Self {
+        Self {
+            identity: PathBuf::new(),
+            listeners: Vec::new(),
+            agents: Vec::new(),
+            ingresses: Vec::new(),
+            routes: vec![route],
+            engine: EngineSettings::default(),
+            policy: PolicySettings::default(),
+            limits: LimitSettings::default(),
+            observe: ObserveSettings::default(),
+        }
+    }
 }
 
 /// Whether a peer must open its association with HELLO (ruling R6).
@@ -102,6 +120,16 @@ pub struct EngineSettings {
     pub aead: AeadChoice,
 }
 
+impl Default for EngineSettings {
+    fn default() -> Self {
+        Self {
+            workers: 0,
+            cores: Vec::new(),
+            aead: AeadChoice::Auto,
+        }
+    }
+}
+
 /// What unknown methods get (ruling R16).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UnknownMethods {
@@ -125,6 +153,17 @@ pub struct PolicySettings {
     pub document_binding: Option<u16>,
 }
 
+impl Default for PolicySettings {
+    fn default() -> Self {
+        Self {
+            unknown_methods: UnknownMethods::Carry,
+            allow: vec![0, 1, 2, 3],
+            peers: Vec::new(),
+            document_binding: None,
+        }
+    }
+}
+
 /// Bounds and times that configuration may lower; see [`crate::limits`] for the defaults.
 #[derive(Debug, Clone)]
 pub struct LimitSettings {
@@ -146,6 +185,32 @@ pub struct LimitSettings {
     pub probe_timeout: Duration,
     /// Time in-flight exchanges may finish after SIGTERM.
     pub shutdown_grace: Duration,
+}
+
+impl Default for LimitSettings {
+    fn default() -> Self {
+        Self {
+            foreign_message_octets: limits::FOREIGN_MESSAGE_OCTETS_MAX,
+            exchanges_per_association: limits::EXCHANGES_PER_ASSOCIATION_MAX,
+            association_octets: limits::ASSOCIATION_OCTETS_MAX,
+            process_octets: limits::PROCESS_OCTETS_MAX,
+            handshake_time: limits::HANDSHAKE_TIME,
+            unary_time: limits::UNARY_TIME,
+            idle_probe_time: limits::IDLE_PROBE_TIME,
+            probe_timeout: limits::PROBE_TIMEOUT,
+            shutdown_grace: limits::SHUTDOWN_GRACE,
+        }
+    }
+}
+
+impl Default for ObserveSettings {
+    fn default() -> Self {
+        Self {
+            admin: None,
+            log_json: false,
+            log: "info".into(),
+        }
+    }
 }
 
 /// Admin listener and logs.
