@@ -7,6 +7,7 @@
 //! arguments. Never blocks and never waits: backpressure stops the sources of
 //! its inputs. Foreign messages are handed on as they came, by reference.
 
+mod admission;
 mod requester;
 mod responder;
 

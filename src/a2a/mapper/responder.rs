@@ -1,26 +1,23 @@
-//! The responder's half: a peer's request passes policy, is dispatched to the
+//! The responder's half: a peer's request that was admitted is dispatched to the
 //! agent, and the agent's answer becomes the reply. Serves NPAMP-BRIDGE §6–§8,
 //! NPAMP-CC-JSONRPC §4–§9, NPAMP-CC-STREAM §5, §7.2, NPAMP-CC-DOC §7.1, §9,
 //! NPAMP-MAP-A2A §4–§7 and rulings R13–R16, R26, R27.
 
+use super::admission::{Admitted, parameters};
 use super::{Mapper, TIMEOUT_PREFIX, a2a_payload, ended};
-use crate::a2a::config::{AgentVersion, UnknownMethods};
 use crate::a2a::json_rpc::{self, Id, Outcome as JsonOutcome};
-use crate::a2a::method::{self, CARD_METHOD, Operation, Version};
-use crate::a2a::port::{
-    AgentEvent, AssociationId, AssociationInfo, Dispatch, DispatchAction, ExchangeId, Output,
-    ServiceParameters, Side,
-};
+use crate::a2a::method::Operation;
+use crate::a2a::port::{AgentEvent, AssociationId, Dispatch, ExchangeId, Output};
 use crate::a2a::stats::{Dropped, Outcome, Refusal};
 use crate::bridge::correlation::CorrelationId;
 use crate::bridge::document::Digest;
 use crate::bridge::document_binding::DigestAlgorithm;
-use crate::bridge::envelope::{ContentType, MessageKind, ProtocolId};
+use crate::bridge::envelope::{MessageKind, ProtocolId};
 use crate::bridge::error::BridgeError;
 use crate::bridge::payload::Payload;
 use crate::bridge::safety::{Effect, SafetyLabel};
 use crate::bridge::stream::Producer;
-use crate::bridge::stream_control::{Control, StreamControl};
+use crate::bridge::stream_control::StreamControl;
 use crate::bridge::transport_error::{TransportCode, TransportErrorBody, cut};
 use crate::limits::CARD_OCTETS_MAX;
 use crate::wire::ChannelId;
@@ -48,7 +45,7 @@ pub(super) struct Exchange {
 }
 
 /// What the peer waits for.
-enum Want {
+pub(super) enum Want {
     /// A reply to the Request with this id token.
     Reply {
         correlation_id: CorrelationId,
@@ -69,16 +66,6 @@ impl Want {
             Self::Nothing => None,
         }
     }
-}
-
-/// A request that passed every check.
-struct Admitted {
-    agent: usize,
-    operation: Operation,
-    action: DispatchAction,
-    want: Want,
-    octets: usize,
-    version: Option<Version>,
 }
 
 impl Mapper {
@@ -155,173 +142,6 @@ impl Mapper {
                 _ => Dropped::NotifyRefused,
             });
         }
-    }
-
-    fn admit_request(
-        &mut self,
-        id: AssociationId,
-        channel: ChannelId,
-        octets: &Bytes,
-        decoded: &Payload<'_>,
-    ) -> Result<Admitted, Refusal> {
-        let envelope = &decoded.envelope;
-        self.admit_envelope(id, decoded)?;
-        match decoded.stream_control.map(|control| control.control) {
-            // No stream of ours says that it is resumable yet.
-            Some(Control::Resume) => return Err(Refusal::NotResumable),
-            Some(Control::Cancel) => return Err(Refusal::ControlMisplaced),
-            Some(Control::Data) | None => {}
-        }
-        if decoded.document_binding.is_some() {
-            return Err(Refusal::BindingOnRequest);
-        }
-        let correlation_id =
-            CorrelationId::new(envelope.correlation_id).ok_or(Refusal::EnvelopeMalformed)?;
-        let association = self
-            .associations
-            .get_mut(&id)
-            .ok_or(Refusal::AssociationUnknown)?;
-        if association
-            .responder(channel)
-            .contains(envelope.correlation_id)
-        {
-            return Err(Refusal::CorrelationOutstanding);
-        }
-        let label = decoded.safety.map(|label| label.effect);
-        if envelope.method == CARD_METHOD && decoded.foreign.is_empty() {
-            if association.info.document_binding.is_none() {
-                return Err(Refusal::NoDocumentAgreement);
-            }
-            let effect = label.unwrap_or(Effect::READ_ONLY);
-            if !association.allow.contains(effect) {
-                return Err(Refusal::SafetyPolicy);
-            }
-            return Ok(Admitted {
-                agent: self.agent_of(id)?,
-                operation: Operation::Card,
-                action: DispatchAction::Card,
-                want: Want::Card { correlation_id },
-                octets: 0,
-                version: None,
-            });
-        }
-        if channel == ChannelId::DISCOVERY {
-            return Err(Refusal::DiscoveryChannel);
-        }
-        let scanned = self.admit_object(id, decoded)?;
-        let id_token = scanned.id.ok_or(Refusal::NotJsonRpc)?.token();
-        let row = method::lookup(&scanned.method);
-        Ok(Admitted {
-            agent: self.agent_of(id)?,
-            operation: method::operation(&scanned.method),
-            action: DispatchAction::Request {
-                object: octets.slice_ref(decoded.foreign),
-            },
-            want: Want::Reply {
-                correlation_id,
-                id: id_token.into(),
-            },
-            octets: decoded.foreign.len() + id_token.len(),
-            version: row.map(|row| row.version),
-        })
-    }
-
-    fn admit_notification(
-        &mut self,
-        id: AssociationId,
-        channel: ChannelId,
-        octets: &Bytes,
-        decoded: &Payload<'_>,
-    ) -> Result<Admitted, Refusal> {
-        self.admit_envelope(id, decoded)?;
-        if decoded.document_binding.is_some() || channel == ChannelId::DISCOVERY {
-            // A pushed document; nobody here consumes one.
-            return Err(Refusal::DiscoveryChannel);
-        }
-        if decoded
-            .stream_control
-            .is_some_and(|control| control.control != Control::Data)
-        {
-            return Err(Refusal::ControlMisplaced);
-        }
-        let scanned = self.admit_object(id, decoded)?;
-        if scanned.id.is_some() {
-            return Err(Refusal::NotJsonRpc);
-        }
-        let row = method::lookup(&scanned.method);
-        Ok(Admitted {
-            agent: self.agent_of(id)?,
-            operation: method::operation(&scanned.method),
-            action: DispatchAction::Notification {
-                object: octets.slice_ref(decoded.foreign),
-            },
-            want: Want::Nothing,
-            octets: decoded.foreign.len(),
-            version: row.map(|row| row.version),
-        })
-    }
-
-    fn admit_envelope(&self, id: AssociationId, decoded: &Payload<'_>) -> Result<(), Refusal> {
-        let carries = self
-            .associations
-            .get(&id)
-            .is_some_and(|association| association.info.carries_a2a);
-        if decoded.envelope.protocol_id != ProtocolId::A2A || !carries {
-            return Err(Refusal::ProtocolNotCarried);
-        }
-        if decoded.envelope.content_type != ContentType::JSON {
-            return Err(Refusal::ContentType);
-        }
-        Ok(())
-    }
-
-    /// The object's form, its method against the envelope's, and policy.
-    fn admit_object<'a>(
-        &self,
-        id: AssociationId,
-        decoded: &Payload<'a>,
-    ) -> Result<json_rpc::Request<'a>, Refusal> {
-        if decoded.foreign.len() > self.config.foreign_message_octets {
-            return Err(Refusal::TooLarge);
-        }
-        let scanned = json_rpc::scan_request(decoded.foreign).map_err(|error| {
-            self.stats.scan_errors.count(error);
-            Refusal::NotJsonRpc
-        })?;
-        if scanned.method != decoded.envelope.method {
-            return Err(Refusal::MethodDiffers);
-        }
-        if self.config.unknown_methods == UnknownMethods::Refuse
-            && method::lookup(&scanned.method).is_none()
-        {
-            return Err(Refusal::MethodUnknown);
-        }
-        let label = decoded.safety.map(|label| label.effect);
-        let effect = method::judged_effect(&scanned.method, label);
-        let allowed = self
-            .associations
-            .get(&id)
-            .is_some_and(|association| association.allow.contains(effect));
-        if allowed {
-            Ok(scanned)
-        } else {
-            Err(Refusal::SafetyPolicy)
-        }
-    }
-
-    /// The agent behind the association's server name (ruling R12).
-    fn agent_of(&self, id: AssociationId) -> Result<usize, Refusal> {
-        let info = &self
-            .associations
-            .get(&id)
-            .ok_or(Refusal::AssociationUnknown)?
-            .info;
-        if info.side == Side::Initiator && !self.config.serve_initiated {
-            return Err(Refusal::NoAgent);
-        }
-        self.directory
-            .agent_for(&info.server_name)
-            .ok_or(Refusal::NoAgent)
     }
 
     fn dispatch(
@@ -766,29 +586,6 @@ fn http_status(status: u16, retry_after: Option<&str>) -> String {
         }
         _ => format!("http {status}"),
     }
-}
-
-/// Service parameters for the agent (ruling R13): what the initiator stated,
-/// exactly; without HELLO the version follows the agent's setting, else the method's spelling.
-fn parameters(
-    info: &AssociationInfo,
-    agent: AgentVersion,
-    method: Option<Version>,
-) -> ServiceParameters {
-    if info.hello {
-        return info.parameters.clone();
-    }
-    let version = match agent {
-        AgentVersion::V10 => Some(Version::V10),
-        AgentVersion::V03 => Some(Version::V03),
-        AgentVersion::Auto => method,
-    };
-    let lines = match version {
-        Some(Version::V10) => vec![("a2a-version".to_owned(), "1.0".to_owned())],
-        // An empty version means 0.3.
-        Some(Version::V03) | None => Vec::new(),
-    };
-    ServiceParameters { lines }
 }
 
 #[cfg(test)]
