@@ -1,4 +1,8 @@
 //! The admin listener over real connections.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests may use threads and the clock"
+)]
 
 use npamp_relay::limits;
 use npamp_relay::observe::admin::{Admin, AdminError, Readiness};

@@ -4,6 +4,10 @@
 //!
 //! The vectors are not part of the project. They are found at `NPAMP_VECTORS`,
 //! else beside the repository; without them every test says so and passes.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests may use threads and the clock"
+)]
 
 #[cfg(feature = "engine")]
 #[path = "vectors/adapter.rs"]

@@ -544,6 +544,10 @@ mod tests {
 
     /// Handshake binding, Forward secrecy and key erasure: no key outlives the last frame.
     #[test]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "a virtual clock starts somewhere"
+    )]
     fn keys_are_gone_with_the_last_frame() {
         let now = Instant::now();
         let established = Established {

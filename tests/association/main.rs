@@ -1,5 +1,9 @@
 //! Associations on a virtual clock: one against a puppet that may send
 //! anything, and two against each other under random traffic.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests may use threads and the clock"
+)]
 
 mod frames;
 mod hello;

@@ -1,5 +1,9 @@
 //! The bridge and the A2A mapping, section by section: two mappers joined back
 //! to back with a scripted agent, or one mapper and hand-made frames.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests may use threads and the clock"
+)]
 
 mod documents;
 mod harness;
