@@ -1,3 +1,4 @@
+//! What the sample agent answers, in both versions.
 use super::*;
 
 fn v03(text: &str) -> Value {
