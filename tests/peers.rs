@@ -215,9 +215,15 @@ fn unexpected(client: Client, agent: Agent, report: &[Value]) -> Vec<String> {
 
 /// Every difference between two reports, for people.
 fn differences(direct: &[Value], other: &[Value]) -> Vec<String> {
-    let shown = |step: &Value| {
-        let text = serde_json::to_string_pretty(step).unwrap_or_default();
-        text.chars().take(3000).collect::<String>()
+    // From a little before the place where they part.
+    let shown = |step: &Value, from: usize| {
+        let text = step.to_string();
+        text.chars().skip(from).take(600).collect::<String>()
+    };
+    let parting = |a: &Value, b: &Value| {
+        let (a, b) = (a.to_string(), b.to_string());
+        let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b);
+        same.count().saturating_sub(100)
     };
     let missing = Value::Null;
     (0..direct.len().max(other.len()))
@@ -228,7 +234,15 @@ fn differences(direct: &[Value], other: &[Value]) -> Vec<String> {
             )
         })
         .filter(|(a, b)| a != b)
-        .map(|(a, b)| format!("direct: {}\nrelayed: {}", shown(a), shown(b)))
+        .map(|(a, b)| {
+            let (from, missing) = (parting(a, b), Value::Null);
+            let name = a.get("step").or(b.get("step")).unwrap_or(&missing);
+            format!(
+                "step {name}\n  direct:  …{}\n  relayed: …{}",
+                shown(a, from),
+                shown(b, from)
+            )
+        })
         .collect()
 }
 

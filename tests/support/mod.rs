@@ -125,10 +125,10 @@ impl Drop for Process {
         self.kill();
         if thread::panicking() {
             let log = self.log();
-            let tail: Vec<&str> = log.lines().rev().take(200).collect();
+            let tail: Vec<&str> = log.lines().rev().take(60).collect();
             eprintln!("---- log of {}", self.name);
             for line in tail.iter().rev() {
-                eprintln!("{line}");
+                eprintln!("{}", line.chars().take(400).collect::<String>());
             }
         }
     }
