@@ -103,6 +103,9 @@ pub enum Outcome<'a> {
     Result(&'a str),
     /// `error`.
     Error(&'a str),
+    /// Neither member: how SDKs that leave out null values spell a null result.
+    /// Carried as success, octet for octet (a recorded leniency).
+    Absent,
 }
 
 /// A JSON-RPC id as the raw token: a JSON string with its quotes, a number or `null`.
@@ -151,8 +154,10 @@ pub fn scan_response(body: &[u8]) -> Result<Response<'_>, ScanError> {
     let members = members(body)?;
     let id = id_of(members.id.ok_or(ScanError::Id)?)?;
     let outcome = match (members.result, members.error) {
-        (Some(result), None) => Outcome::Result(result),
-        (None, Some(error)) => Outcome::Error(error),
+        (Some(result), None | Some("null")) => Outcome::Result(result),
+        (None | Some("null"), Some(error)) => Outcome::Error(error),
+        // A Request or Notification has no outcome either, but a method.
+        (None, None) if members.method.is_none() => Outcome::Absent,
         _ => return Err(ScanError::Outcome),
     };
     Ok(Response { id, outcome })
@@ -523,10 +528,17 @@ mod tests {
         assert_eq!(scanned.outcome, Outcome::Result(r#"{"a" : 1}"#));
         let scanned = response(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32001}}"#).unwrap();
         assert!(matches!(scanned.outcome, Outcome::Error(_)));
+        let scanned = response(r#"{"jsonrpc":"2.0","id":1}"#).unwrap();
+        assert_eq!(scanned.outcome, Outcome::Absent);
         assert_eq!(
-            response(r#"{"jsonrpc":"2.0","id":1}"#),
+            response(r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#),
             Err(ScanError::Outcome)
         );
+        let scanned = response(r#"{"jsonrpc":"2.0","id":1,"result":null,"error":null}"#).unwrap();
+        assert_eq!(scanned.outcome, Outcome::Result("null"));
+        let scanned =
+            response(r#"{"jsonrpc":"2.0","id":1,"result":null,"error":{"code":1}}"#).unwrap();
+        assert!(matches!(scanned.outcome, Outcome::Error(_)));
         assert_eq!(
             response(r#"{"jsonrpc":"2.0","id":1,"result":1,"error":{}}"#),
             Err(ScanError::Outcome)

@@ -119,7 +119,12 @@ fn an_answer_that_is_no_response_is_not_delivered() {
         (404, None, "<html>", "http 404"),
         (429, Some("7"), "", "http 429; retry-after 7"),
         (503, Some("1\n2"), "{}", "http 503"),
-        (200, None, "{\"jsonrpc\":\"2.0\",\"id\":1}", "http 200"),
+        (
+            200,
+            None,
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\"}",
+            "http 200",
+        ),
         (202, None, "", "http 202"),
         (
             200,
@@ -151,6 +156,17 @@ fn an_answer_that_is_no_response_is_not_delivered() {
         assert_eq!(text, message);
         assert_eq!(pair.back(), [ERROR]);
     }
+}
+
+/// SDKs that leave out null values answer a null result with neither member:
+/// carried as the success it is, octet for octet (a recorded leniency to NPAMP-CC-JSONRPC §5).
+#[test]
+fn a_response_without_outcome_is_a_success() {
+    let mut pair = Pair::new();
+    let (exchange, _) = pair.ask(1, &request_json("1", "message/send"));
+    let body = "{\"id\":1,\"jsonrpc\":\"2.0\"}";
+    pair.agent(exchange, crate::harness::body(200, body));
+    assert!(matches!(pair.ingress.one_event(), CallEvent::Response(object) if object == body));
 }
 
 /// Ruling R14: a deadline at the egress is told from other failures at the ingress.
