@@ -1,4 +1,8 @@
 //! The command as people run it: what it prints, where, and how it exits.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests may use threads and the clock"
+)]
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;

@@ -63,20 +63,37 @@ fn signals() -> Result<Signals, CliError> {
 }
 
 fn until_stopped(relay: Relay, mut signals: Signals) -> Result<(), CliError> {
+    let (signalled, stop) = mpsc::channel();
+    let handle = signals.handle();
+    let waiter = std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            for signal in signals.forever() {
+                if signalled.send(signal).is_err() {
+                    return;
+                }
+            }
+        })
+        .map_err(|error| CliError(format!("cannot wait for signals: {error}")))?;
     loop {
-        if let Some(signal) = signals.pending().next() {
-            tracing::info!(signal, "shutting down");
-            break;
+        match stop.recv_timeout(WATCH_TIME) {
+            Ok(signal) => {
+                tracing::info!(signal, "shutting down");
+                break;
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) if !relay.is_broken() => {}
+            Err(_) => {
+                tracing::error!("a thread of the relay ended; shutting down");
+                break;
+            }
         }
-        if relay.is_broken() {
-            tracing::error!("a thread of the relay ended; shutting down");
-            break;
-        }
-        std::thread::sleep(WATCH_TIME);
     }
-    relay
+    let stopped = relay
         .shut_down()
-        .map_err(|error| CliError(error.to_string()))
+        .map_err(|error| CliError(error.to_string()));
+    handle.close();
+    let _ = waiter.join();
+    stopped
 }
 
 /// `call`: one exchange; prints the reply, or each event, on a line of its own.

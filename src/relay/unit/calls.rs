@@ -1,0 +1,181 @@
+//! The calls of a unit's ingresses: given to the mapper once their association
+//! is up and takes more, waiting until then, ended exactly once.
+
+use super::Loop;
+use crate::a2a::port::{CallEvent, CallId, CallRequest, Input, TransportError};
+use crate::bridge::transport_error::TransportCode;
+use crate::engine::control::{Command, Dial};
+use crate::limits;
+use crate::relay::context::RouteContext;
+use crate::relay::pools::{PoolId, PoolState, Waiting};
+use crate::relay::stats::UnitCount;
+use std::sync::Arc;
+
+impl Loop {
+    /// Gives a call to the mapper, or lets it wait for its association.
+    pub(super) fn place(&mut self, call: CallId, pool_id: PoolId, request: CallRequest) {
+        let state = self
+            .port
+            .pools
+            .borrow_mut()
+            .get(pool_id)
+            .map(|pool| pool.state);
+        match state {
+            None => self.finish_failed(call, "the association's pool is gone", false),
+            Some(PoolState::Up(association)) => {
+                let octets = request.octets();
+                let (held, high) = {
+                    let pressure = self.port.pressure.borrow();
+                    (pressure.octets(association), pressure.is_high(association))
+                };
+                if held + octets > self.relay.settings.limits.association_octets {
+                    self.stats.count(UnitCount::CallsOverBudget);
+                    self.finish_failed(call, "the association holds as much as it may", false);
+                } else if high {
+                    self.wait(call, pool_id, request);
+                } else {
+                    self.busy.insert(association);
+                    self.carried.insert(call, association);
+                    self.map(Input::Call {
+                        association,
+                        call,
+                        request,
+                    });
+                }
+            }
+            Some(PoolState::Dialling) => self.wait(call, pool_id, request),
+            Some(PoolState::Down) => {
+                self.wait(call, pool_id, request);
+                self.dial(pool_id);
+            }
+        }
+    }
+
+    fn wait(&mut self, call: CallId, pool_id: PoolId, request: CallRequest) {
+        let mut pools = self.port.pools.borrow_mut();
+        if pools.waiting() >= limits::CALLS_WAITING_MAX {
+            drop(pools);
+            self.stats.count(UnitCount::CallsOverBudget);
+            self.finish_failed(call, "too many calls wait for an association", false);
+        } else if let Some(pool) = pools.get(pool_id) {
+            pool.waiting.push_back(Waiting { call, request });
+        }
+    }
+
+    fn dial(&mut self, pool_id: PoolId) {
+        let Some((route, parameters)) = self.port.pools.borrow_mut().get(pool_id).map(|pool| {
+            pool.state = PoolState::Dialling;
+            (pool.route, pool.parameters.clone())
+        }) else {
+            return;
+        };
+        self.next_dial += 1;
+        let token = self.next_dial;
+        self.dials.insert(token, pool_id);
+        let RouteContext {
+            settings,
+            tls,
+            peer,
+        } = &self.relay.routes[route];
+        let dial = Dial {
+            token,
+            unit: self.unit,
+            upstream: settings.upstream.clone(),
+            server_name: Arc::from(settings.server_name.as_str()),
+            tls: tls.clone(),
+            identity: self.relay.identity.clone(),
+            peer: *peer,
+            association: Arc::new(self.relay.initiator_config(route, &parameters)),
+        };
+        if self
+            .relay
+            .control
+            .send(Command::Dial(Box::new(dial)))
+            .is_err()
+        {
+            self.dials.remove(&token);
+            self.fail_waiting(pool_id, "the relay is shutting down", false);
+        }
+    }
+
+    /// Calls that waited go out, as far as the association takes them.
+    pub(super) fn release_waiting(&mut self, pool_id: PoolId) {
+        loop {
+            let next = {
+                let mut pools = self.port.pools.borrow_mut();
+                let Some(pool) = pools.get(pool_id) else {
+                    return;
+                };
+                let PoolState::Up(association) = pool.state else {
+                    return;
+                };
+                if self.port.pressure.borrow().is_high(association) {
+                    return;
+                }
+                pool.waiting.pop_front()
+            };
+            let Some(Waiting { call, request }) = next else {
+                return;
+            };
+            self.place(call, pool_id, request);
+        }
+    }
+
+    pub(super) fn fail_waiting(&mut self, pool_id: PoolId, text: &str, timed_out: bool) {
+        let waiting = match self.port.pools.borrow_mut().get(pool_id) {
+            Some(pool) => {
+                if pool.state == PoolState::Dialling {
+                    pool.state = PoolState::Down;
+                }
+                std::mem::take(&mut pool.waiting)
+            }
+            None => return,
+        };
+        for Waiting { call, .. } in waiting {
+            self.finish_failed(call, text, timed_out);
+        }
+    }
+
+    pub(super) fn finish_failed(&mut self, call: CallId, text: &str, timed_out: bool) {
+        let error = TransportError {
+            code: TransportCode::NOT_DELIVERED.0,
+            message: text.into(),
+            timed_out,
+        };
+        self.tell(call, CallEvent::TransportError(error));
+    }
+
+    /// Passes an event to its caller; the last one ends the call.
+    pub(super) fn tell(&mut self, call: CallId, event: CallEvent) {
+        let last = event.is_last();
+        let Some(entry) = self.calls.get(&call) else {
+            return;
+        };
+        let overflow = entry.sink.push(event).is_err();
+        if last {
+            self.forget(call);
+        } else if overflow {
+            // The client was too slow, or has left: the exchange ends with it.
+            self.gone(call);
+        }
+    }
+
+    fn forget(&mut self, call: CallId) {
+        self.carried.remove(&call);
+        if let Some(entry) = self.calls.remove(&call) {
+            self.port.pools.borrow_mut().release(entry.pool);
+        }
+    }
+
+    pub(super) fn gone(&mut self, call: CallId) {
+        let Some(entry) = self.calls.get(&call) else {
+            return;
+        };
+        if self.carried.contains_key(&call) {
+            self.map(Input::CallGone { call });
+        } else if let Some(pool) = self.port.pools.borrow_mut().get(entry.pool) {
+            pool.waiting.retain(|waiting| waiting.call != call);
+        }
+        self.forget(call);
+    }
+}
