@@ -1,3 +1,40 @@
-//! The `npamp-loadgen` command.
+//! The `npamp-loadgen` command: an open-loop load generator for N-PAMP peers
+//! that carry A2A, and the native responder to try it against.
+//!
+//! Exit status: 0 when everything asked for was measured without an error, 1
+//! when not, 2 when the arguments are wrong.
+#![forbid(unsafe_code)]
 
-fn main() {}
+mod args;
+mod drive;
+mod generator;
+mod histogram;
+mod machine;
+mod measurement;
+mod message;
+mod progress;
+mod report;
+mod respond;
+mod responder;
+mod run;
+mod schedule;
+mod trust;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = args::Arguments::parse();
+    let outcome = match arguments.command {
+        args::Command::Run(arguments) => run::run(&arguments),
+        args::Command::Respond(arguments) => respond::respond(&arguments),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("npamp-loadgen: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,676 @@
+//! The generator: dials, then sends what the schedule asks for when it asks for
+//! it, whatever became of earlier requests, and times every answer from the
+//! moment its request was *meant* to be sent. So a stall of the peer shows as
+//! the latency that callers would have seen (no coordinated omission).
+//!
+//! When the concurrency bound is reached the schedule goes on: requests wait in
+//! it, and their wait counts.
+
+use crate::args::{Arrivals, Scenario};
+use crate::drive::{Pace, Work};
+use crate::measurement::{LATE, Measurement};
+use crate::message::{self, SEND, STREAM, Template};
+use crate::progress::Progress;
+use crate::schedule::Schedule;
+use npamp_relay::a2a::json_rpc::{self, Id, Outcome as Answer};
+use npamp_relay::association::Event;
+use npamp_relay::bridge::envelope::{Envelope, MessageKind};
+use npamp_relay::bridge::payload::{self, Payload};
+use npamp_relay::bridge::stream::Consumer;
+use npamp_relay::bridge::transport_error::TransportErrorBody;
+use npamp_relay::engine::clock::{SystemRandom, now};
+use npamp_relay::engine::control::Outcome;
+use npamp_relay::engine::shard::{Down, Handler, LinkId, LinkInfo, Shard};
+use npamp_relay::limits;
+use npamp_relay::wire::{ChannelId, Flags, FrameType};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Requests sent before what has arrived is looked at.
+const REQUESTS_A_ROUND: usize = 64;
+/// Time for all handshakes: connecting, shaking hands, HELLO.
+const CONNECT_TIME: Duration = Duration::from_secs(12);
+/// Octets of a correlation_id: run, number, slot.
+const CORRELATION_OCTETS: usize = 20;
+
+/// What is to be generated.
+pub struct Plan {
+    /// Exchange.
+    pub scenario: Scenario,
+    /// Arrivals.
+    pub arrivals: Arrivals,
+    /// Requests per second.
+    pub rate: f64,
+    /// Not measured.
+    pub warmup: Duration,
+    /// Measured.
+    pub duration: Duration,
+    /// Seed of random arrivals.
+    pub seed: Option<u64>,
+    /// Associations that were dialled.
+    pub connections: usize,
+    /// Exchanges at once.
+    pub concurrency_max: usize,
+    /// Octets of a request.
+    pub payload: usize,
+    /// Silence after which an exchange is given up.
+    pub timeout: Duration,
+    /// What the target is called in messages.
+    pub target: String,
+    /// Our identity, for messages.
+    pub identity: String,
+}
+
+struct Exchange {
+    number: u64,
+    link: LinkId,
+    intended: Instant,
+    heard: Instant,
+    stream: Consumer,
+    events: u64,
+    measured: bool,
+}
+
+enum Phase {
+    Connecting { give_up: Instant },
+    Running { end: Instant },
+    Draining { give_up: Instant },
+    Closing { give_up: Instant },
+}
+
+struct Line {
+    link: LinkId,
+    ready: bool,
+}
+
+/// See the module.
+pub struct Generator {
+    plan: Plan,
+    phase: Phase,
+    schedule: Option<Schedule>,
+    start: Option<Instant>,
+    lines: Vec<Line>,
+    next_line: usize,
+    exchanges: Vec<Option<Exchange>>,
+    free: Vec<usize>,
+    outstanding: usize,
+    /// When each exchange is to be looked at, by slot and number; at most one entry an exchange.
+    expiry: VecDeque<(Instant, usize, u64)>,
+    /// The last time a slot became free while none was.
+    freed: Option<Instant>,
+    number: u64,
+    run: [u8; 8],
+    template: Template,
+    object: Vec<u8>,
+    progress: Arc<Progress>,
+    /// What was measured.
+    pub measurement: Measurement,
+}
+
+/// Why an exchange failed: kind and text.
+type Failure = (String, String);
+
+impl Generator {
+    /// Waits for `plan.connections` associations, then begins.
+    pub fn new(plan: Plan, progress: Arc<Progress>) -> Self {
+        let mut run = [0; 8];
+        npamp_relay::crypto::Random::fill(&mut SystemRandom, &mut run);
+        let method = match plan.scenario {
+            Scenario::Unary => SEND,
+            Scenario::Stream => STREAM,
+        };
+        let name = format!("{:016x}", u64::from_be_bytes(run));
+        Self {
+            phase: Phase::Connecting {
+                give_up: now() + CONNECT_TIME,
+            },
+            schedule: None,
+            start: None,
+            lines: Vec::with_capacity(plan.connections),
+            next_line: 0,
+            exchanges: Vec::new(),
+            free: Vec::new(),
+            outstanding: 0,
+            expiry: VecDeque::new(),
+            freed: None,
+            number: 0,
+            run,
+            template: Template::request(method, &name, plan.payload),
+            object: Vec::new(),
+            progress,
+            measurement: Measurement::default(),
+            plan,
+        }
+    }
+
+    fn method(&self) -> &'static str {
+        match self.plan.scenario {
+            Scenario::Unary => SEND,
+            Scenario::Stream => STREAM,
+        }
+    }
+
+    fn abort(&mut self, reason: String) {
+        self.measurement.aborted.get_or_insert(reason);
+    }
+
+    fn begin(&mut self) {
+        let start = now();
+        let time = self.plan.warmup + self.plan.duration;
+        let Plan {
+            arrivals,
+            rate,
+            seed,
+            warmup,
+            ..
+        } = self.plan;
+        self.schedule = Some(Schedule::new(arrivals, rate, start, time, seed));
+        self.start = Some(start);
+        self.measurement.begin = Some(start + warmup);
+        self.measurement.end = Some(start + time);
+        self.phase = Phase::Running { end: start + time };
+    }
+
+    fn is_measured(&self, intended: Instant) -> bool {
+        self.measurement
+            .begin
+            .is_some_and(|begin| intended >= begin)
+    }
+
+    fn correlation_id(&self, number: u64, slot: usize) -> [u8; CORRELATION_OCTETS] {
+        let mut octets = [0; CORRELATION_OCTETS];
+        octets[..8].copy_from_slice(&self.run);
+        octets[8..16].copy_from_slice(&number.to_be_bytes());
+        octets[16..].copy_from_slice(&(slot as u32).to_be_bytes());
+        octets
+    }
+
+    /// The slot that a correlation_id of ours names, while its exchange is under way.
+    fn find(&self, link: LinkId, correlation_id: &[u8]) -> Option<usize> {
+        let octets = <&[u8; CORRELATION_OCTETS]>::try_from(correlation_id).ok()?;
+        let (run, rest) = octets.split_at(8);
+        let (number, slot) = rest.split_at(8);
+        let slot = u32::from_be_bytes(slot.try_into().ok()?) as usize;
+        let exchange = self.exchanges.get(slot)?.as_ref()?;
+        (run == self.run && exchange.number.to_be_bytes() == number && exchange.link == link)
+            .then_some(slot)
+    }
+
+    /// The next association that is ready.
+    fn pick(&mut self) -> Option<LinkId> {
+        if self.lines.is_empty() {
+            return None;
+        }
+        self.next_line = (self.next_line + 1) % self.lines.len();
+        Some(self.lines[self.next_line].link)
+    }
+
+    /// Sends the request that was meant for `intended`.
+    fn send(&mut self, intended: Instant, shard: &mut Shard) {
+        let Some(link) = self.pick() else { return };
+        self.number += 1;
+        let number = self.number;
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.exchanges.push(None);
+            self.exchanges.len() - 1
+        });
+        let correlation_id = self.correlation_id(number, slot);
+        self.template.write(&number.to_string(), &mut self.object);
+        let sent = message::request(self.method(), &correlation_id, &self.object)
+            .map_err(|error| error.to_string())
+            .and_then(|payload| {
+                let frame_type = FrameType(MessageKind::Request.frame_type());
+                shard
+                    .send(link, ChannelId::BRIDGE, frame_type, Flags::NONE, payload)
+                    .map_err(|error| error.to_string())
+            });
+        let at = now();
+        let measured = self.is_measured(intended);
+        // A request that waited for the bound could not be sent before a slot was freed.
+        let possible = self.freed.map_or(intended, |freed| freed.max(intended));
+        let lag = at.saturating_duration_since(possible);
+        if measured {
+            self.measurement.scheduled += 1;
+            self.measurement.lag.record(lag);
+            self.measurement.wait.record(possible - intended);
+            self.measurement.late_sends += u64::from(lag > LATE);
+        }
+        if let Err(text) = sent {
+            self.free.push(slot);
+            self.count_error(measured, "send_refused", text);
+            return;
+        }
+        Progress::count(&self.progress.sent, 1);
+        if measured {
+            self.measurement.sent += 1;
+            self.measurement.octets_sent += self.object.len() as u64;
+        }
+        self.outstanding += 1;
+        self.expiry
+            .push_back((at + self.plan.timeout, slot, number));
+        let stream = Consumer::default();
+        self.exchanges[slot] = Some(Exchange {
+            number,
+            link,
+            intended,
+            heard: at,
+            stream,
+            events: 0,
+            measured,
+        });
+    }
+
+    fn count_error(&mut self, measured: bool, kind: &str, text: impl Into<String>) {
+        Progress::count(&self.progress.errors, 1);
+        // An error in the warm-up is an error all the same.
+        let kind = if measured {
+            kind.to_owned()
+        } else {
+            format!("warmup_{kind}")
+        };
+        self.measurement.error(&kind, text);
+    }
+
+    /// Frees a slot.
+    fn take(&mut self, slot: usize, at: Instant) -> Option<Exchange> {
+        let exchange = self.exchanges.get_mut(slot)?.take()?;
+        if self.outstanding == self.plan.concurrency_max {
+            self.freed = Some(at);
+        }
+        self.outstanding -= 1;
+        self.free.push(slot);
+        Some(exchange)
+    }
+
+    fn fail(&mut self, slot: usize, at: Instant, kind: &str, text: impl Into<String>) {
+        if let Some(exchange) = self.take(slot, at) {
+            self.count_error(exchange.measured, kind, text);
+        }
+    }
+
+    fn complete(&mut self, slot: usize, at: Instant) {
+        let Some(exchange) = self.take(slot, at) else {
+            return;
+        };
+        Progress::count(&self.progress.completed, 1);
+        if exchange.measured {
+            let time = at.saturating_duration_since(exchange.intended);
+            self.measurement.completed += 1;
+            self.measurement.last_completion = Some(at);
+            match self.plan.scenario {
+                Scenario::Unary => self.measurement.reply.record(time),
+                Scenario::Stream => self.measurement.stream_end.record(time),
+            }
+        }
+    }
+
+    fn frame(&mut self, link: LinkId, channel: ChannelId, frame_type: FrameType, octets: &[u8]) {
+        let at = now();
+        let decoded = match payload::decode(frame_type.0, octets) {
+            Ok(decoded) if channel == ChannelId::BRIDGE => decoded,
+            Ok(_) => {
+                return self.count_error(
+                    true,
+                    "frame_unexpected",
+                    format!("a frame on channel {:#06x}", channel.0),
+                );
+            }
+            Err(error) => return self.count_error(true, "frame_malformed", error.to_string()),
+        };
+        let Some(slot) = self.find(link, decoded.envelope.correlation_id) else {
+            // Belongs to an exchange that was given up, or to none.
+            self.measurement.late_replies += 1;
+            return;
+        };
+        match self.judge(slot, at, &decoded) {
+            Ok(true) => self.complete(slot, at),
+            Ok(false) => {}
+            Err((kind, text)) => self.fail(slot, at, &kind, text),
+        }
+    }
+
+    /// Whether a frame completes its exchange, or what is wrong with it.
+    fn judge(&mut self, slot: usize, at: Instant, frame: &Payload<'_>) -> Result<bool, Failure> {
+        let Some(exchange) = self.exchanges[slot].as_mut() else {
+            return Ok(false);
+        };
+        let heard = std::mem::replace(&mut exchange.heard, at);
+        let measured = exchange.measured;
+        let octets = frame.foreign.len() as u64;
+        let Envelope { kind, .. } = frame.envelope;
+        match (kind, self.plan.scenario) {
+            (MessageKind::Response, Scenario::Unary) => {
+                check_reply(exchange.number, frame.foreign)?;
+                if measured {
+                    self.measurement.octets_received += octets;
+                }
+                Ok(true)
+            }
+            (MessageKind::StreamData | MessageKind::StreamEnd, Scenario::Stream) => {
+                let control = frame.stream_control.ok_or_else(|| {
+                    failure("stream_broken", "a stream frame without StreamControl")
+                })?;
+                exchange.stream.accept(control.event_id).map_err(|_| {
+                    failure(
+                        "stream_broken",
+                        format!("event_id {} went back", control.event_id),
+                    )
+                })?;
+                let end = kind == MessageKind::StreamEnd;
+                if end && frame.foreign.is_empty() {
+                    return Ok(true);
+                }
+                let (last, first) = (exchange.stream.last_event_id(), exchange.events == 0);
+                exchange.events += 1;
+                if last != exchange.events {
+                    return Err(failure(
+                        "stream_gap",
+                        format!("event_id {last} where {} was due", exchange.events),
+                    ));
+                }
+                if measured {
+                    self.measurement.events += 1;
+                    self.measurement.octets_received += octets;
+                    if first {
+                        self.measurement
+                            .first_event
+                            .record(at.saturating_duration_since(exchange.intended));
+                    } else {
+                        self.measurement
+                            .gap
+                            .record(at.saturating_duration_since(heard));
+                    }
+                }
+                Ok(end)
+            }
+            (MessageKind::Error, _) => Err(match TransportErrorBody::decode(frame.foreign) {
+                Some(error) => failure(&format!("transport_{}", error.code.name()), error.message),
+                None => failure("agent_error", String::from_utf8_lossy(frame.foreign)),
+            }),
+            _ => Err(failure(
+                "kind_unexpected",
+                format!("{kind:?} in answer to {}", self.method()),
+            )),
+        }
+    }
+
+    /// Gives up exchanges that have been silent for too long. When the next one is due.
+    fn expire(&mut self, at: Instant) -> Option<Instant> {
+        while let Some(&(due, slot, number)) = self.expiry.front() {
+            let exchange = self.exchanges[slot]
+                .as_ref()
+                .filter(|exchange| exchange.number == number);
+            match exchange {
+                None => {}
+                Some(_) if due > at => return Some(due),
+                Some(exchange) if exchange.heard + self.plan.timeout > at => {
+                    // Heard of meanwhile. The order of the queue is no longer exact; a look comes late by at most a timeout.
+                    self.expiry
+                        .push_back((exchange.heard + self.plan.timeout, slot, number));
+                }
+                Some(_) => {
+                    let text = format!("nothing heard for {:?}", self.plan.timeout);
+                    self.fail(slot, at, "timed_out", text);
+                }
+            }
+            self.expiry.pop_front();
+        }
+        None
+    }
+
+    fn fail_all(&mut self, link: Option<LinkId>, kind: &str, text: &str) {
+        let at = now();
+        for slot in 0..self.exchanges.len() {
+            let hit = self.exchanges[slot]
+                .as_ref()
+                .is_some_and(|exchange| link.is_none_or(|link| exchange.link == link));
+            if hit {
+                self.fail(slot, at, kind, text);
+            }
+        }
+    }
+
+    /// Serves the schedule. True when it sent something, and when it is due next.
+    fn serve(&mut self, shard: &mut Shard) -> (bool, Option<Instant>) {
+        let mut sent = 0;
+        while sent < REQUESTS_A_ROUND {
+            let Some(intended) = self.schedule.as_ref().and_then(Schedule::peek) else {
+                break;
+            };
+            if intended > now() || self.lines.is_empty() {
+                return (sent > 0, Some(intended));
+            }
+            if self.outstanding >= self.plan.concurrency_max {
+                return (sent > 0, None);
+            }
+            self.send(intended, shard);
+            if let Some(schedule) = &mut self.schedule {
+                schedule.take();
+            }
+            sent += 1;
+        }
+        (sent > 0, None)
+    }
+
+    /// Counts what the schedule still held as not sent.
+    fn give_up_schedule(&mut self, text: &str) {
+        let Some(mut schedule) = self.schedule.take() else {
+            return;
+        };
+        let (mut measured, mut warmup) = (0, 0);
+        while let Some(intended) = schedule.peek() {
+            schedule.take();
+            *if self.is_measured(intended) {
+                &mut measured
+            } else {
+                &mut warmup
+            } += 1;
+        }
+        self.measurement.scheduled += measured;
+        self.measurement.errors_of("not_sent", text, measured);
+        self.measurement.errors_of("warmup_not_sent", text, warmup);
+        Progress::count(&self.progress.errors, measured + warmup);
+    }
+
+    fn close(&mut self, shard: &mut Shard) {
+        for line in &self.lines {
+            shard.close(line.link, 0, "done");
+        }
+        self.phase = Phase::Closing {
+            give_up: now() + limits::CLOSE_TIME + limits::CLOSE_TIME,
+        };
+    }
+
+    fn not_ready(&self) -> String {
+        let ready = self.lines.iter().filter(|line| line.ready).count();
+        format!(
+            "{}: only {ready} of {} associations were ready within {} s",
+            self.plan.target,
+            self.plan.connections,
+            CONNECT_TIME.as_secs()
+        )
+    }
+}
+
+fn failure(kind: &str, text: impl Into<String>) -> Failure {
+    (kind.to_owned(), text.into())
+}
+
+/// A Response that answers request `number` with a result.
+fn check_reply(number: u64, object: &[u8]) -> Result<(), Failure> {
+    let response = json_rpc::scan_response(object)
+        .map_err(|error| failure("reply_malformed", error.to_string()))?;
+    let id = number.to_string();
+    if !response.answers(Id::from_token(&id)) {
+        return Err(failure(
+            "reply_crossed",
+            format!("id {} in answer to {id}", response.id.token()),
+        ));
+    }
+    match response.outcome {
+        Answer::Result(_) => Ok(()),
+        Answer::Error(error) => Err(failure("agent_error", error)),
+    }
+}
+
+impl Handler for Generator {
+    fn up(&mut self, link: LinkId, _info: &LinkInfo) {
+        self.lines.push(Line { link, ready: false });
+    }
+
+    fn event(&mut self, link: LinkId, event: Event<'_>) {
+        match event {
+            Event::Ready(_) => {
+                if let Some(line) = self.lines.iter_mut().find(|line| line.link == link) {
+                    line.ready = true;
+                }
+            }
+            Event::Frame {
+                channel,
+                frame_type,
+                payload,
+            } => self.frame(link, channel, frame_type, payload),
+            Event::PeerError { code, text } => {
+                self.count_error(true, "peer_error", format!("code {code}: {text}"))
+            }
+            Event::Dropped(reason) => {
+                let label = npamp_relay::stats::Reason::label(reason);
+                self.count_error(true, "frame_dropped", label);
+            }
+            Event::Closed(_) => {}
+        }
+    }
+
+    fn down(&mut self, link: LinkId, reason: &Down) {
+        let was_ready = self
+            .lines
+            .iter()
+            .any(|line| line.link == link && line.ready);
+        self.lines.retain(|line| line.link != link);
+        match self.phase {
+            Phase::Closing { .. } => {}
+            Phase::Connecting { .. } if !was_ready => self.abort(format!(
+                "{}: {reason} before the association was ready; does it allow our identity {}?",
+                self.plan.target, self.plan.identity
+            )),
+            _ => {
+                self.fail_all(Some(link), "association_lost", &reason.to_string());
+                if self.lines.is_empty() {
+                    self.abort(format!(
+                        "{}: every association is lost; the last one: {reason}",
+                        self.plan.target
+                    ));
+                } else {
+                    self.count_error(true, "association_down", reason.to_string());
+                }
+            }
+        }
+    }
+}
+
+impl Work for Generator {
+    fn outcome(&mut self, outcome: Outcome, shard: &mut Shard) {
+        match outcome {
+            Outcome::Joined(handed) => {
+                if shard.adopt(*handed, self).is_none() {
+                    self.abort("no room for another association".into());
+                }
+            }
+            Outcome::DialFailed { error, .. } => {
+                let text = format!("no association with {}: {error}", self.plan.target);
+                self.abort(text);
+            }
+        }
+    }
+
+    fn work(&mut self, shard: &mut Shard) -> Pace {
+        let at = now();
+        if let Some(start) = self.start {
+            let elapsed = u64::try_from((at - start).as_nanos()).unwrap_or(u64::MAX);
+            self.progress
+                .elapsed
+                .store(elapsed.saturating_add(1), Ordering::Relaxed);
+        }
+        let closing = matches!(self.phase, Phase::Closing { .. });
+        if self.measurement.aborted.is_some() && !closing {
+            self.give_up_schedule("the run ended early");
+            self.fail_all(None, "association_lost", "the run ended early");
+            self.close(shard);
+            return Pace {
+                worked: true,
+                wake_at: None,
+                done: false,
+            };
+        }
+        match self.phase {
+            Phase::Connecting { give_up } => {
+                let ready = self.lines.iter().filter(|line| line.ready).count();
+                if ready == self.plan.connections {
+                    self.begin();
+                } else if at >= give_up {
+                    self.abort(self.not_ready());
+                } else {
+                    return Pace {
+                        worked: false,
+                        wake_at: Some(give_up),
+                        done: false,
+                    };
+                }
+                Pace {
+                    worked: true,
+                    wake_at: None,
+                    done: false,
+                }
+            }
+            Phase::Running { end } => {
+                let expiry = self.expire(at);
+                let (worked, due) = self.serve(shard);
+                let exhausted = self
+                    .schedule
+                    .as_ref()
+                    .is_none_or(|schedule| schedule.peek().is_none());
+                let give_up = end + self.plan.timeout;
+                if exhausted {
+                    self.phase = Phase::Draining {
+                        give_up: now() + self.plan.timeout,
+                    };
+                } else if at >= give_up {
+                    self.give_up_schedule("still waiting for the concurrency bound");
+                    self.phase = Phase::Draining {
+                        give_up: now() + self.plan.timeout,
+                    };
+                }
+                let wake_at = [expiry, due, Some(give_up)].into_iter().flatten().min();
+                Pace {
+                    worked: worked || exhausted,
+                    wake_at,
+                    done: false,
+                }
+            }
+            Phase::Draining { give_up } => {
+                let expiry = self.expire(at);
+                // A stream that goes on is waited for only as long as an exchange may be silent.
+                if self.outstanding > 0 && at >= give_up {
+                    self.fail_all(None, "timed_out", "not completed when the run ended");
+                }
+                let done = self.outstanding == 0;
+                if done {
+                    self.close(shard);
+                }
+                let wake_at = [expiry, Some(give_up)].into_iter().flatten().min();
+                Pace {
+                    worked: done,
+                    wake_at,
+                    done: false,
+                }
+            }
+            Phase::Closing { give_up } => Pace {
+                worked: false,
+                wake_at: Some(give_up),
+                done: shard.links() == 0 || at >= give_up,
+            },
+        }
+    }
+}

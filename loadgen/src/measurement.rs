@@ -1,0 +1,148 @@
+//! What one run counted and timed. Only requests whose intended time lies
+//! after the warm-up get here.
+
+use crate::histogram::Times;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// A send later than this after its time counts as late.
+pub const LATE: Duration = Duration::from_millis(1);
+
+/// One kind of error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ErrorKind {
+    /// How often.
+    pub count: u64,
+    /// What the first one said.
+    pub example: String,
+}
+
+/// Counts and times.
+#[derive(Default)]
+pub struct Measurement {
+    /// First intended time that counts.
+    pub begin: Option<Instant>,
+    /// Last intended time that could count: the schedule's end.
+    pub end: Option<Instant>,
+    /// When the last exchange that counts was completed.
+    pub last_completion: Option<Instant>,
+    /// Requests the schedule asked for.
+    pub scheduled: u64,
+    /// Requests sent.
+    pub sent: u64,
+    /// Exchanges completed without an error.
+    pub completed: u64,
+    /// Stream events received.
+    pub events: u64,
+    /// Octets of JSON-RPC objects sent.
+    pub octets_sent: u64,
+    /// Octets of JSON-RPC objects received.
+    pub octets_received: u64,
+    /// From the intended time to the answer (unary).
+    pub reply: Times,
+    /// From the intended time to the first event.
+    pub first_event: Times,
+    /// From one event of a stream to the next.
+    pub gap: Times,
+    /// From the intended time to the end of the stream.
+    pub stream_end: Times,
+    /// How much later than it could the generator sent a request.
+    pub lag: Times,
+    /// How long requests waited for the concurrency bound.
+    pub wait: Times,
+    /// Sends with a lag above [`LATE`].
+    pub late_sends: u64,
+    /// Errors by kind.
+    pub errors: BTreeMap<String, ErrorKind>,
+    /// Frames for exchanges that were given up, all of the run.
+    pub late_replies: u64,
+    /// Why the run ended early.
+    pub aborted: Option<String>,
+}
+
+impl Measurement {
+    /// Counts an error; `text` is kept from the first of its kind.
+    pub fn error(&mut self, kind: &str, text: impl Into<String>) {
+        self.errors_of(kind, text, 1);
+    }
+
+    /// Counts `n` errors of a kind.
+    pub fn errors_of(&mut self, kind: &str, text: impl Into<String>, n: u64) {
+        if n == 0 {
+            return;
+        }
+        match self.errors.get_mut(kind) {
+            Some(known) => known.count += n,
+            None => {
+                self.errors.insert(
+                    kind.to_owned(),
+                    ErrorKind {
+                        count: n,
+                        example: text.into(),
+                    },
+                );
+            }
+        }
+    }
+
+    /// All errors.
+    pub fn error_count(&self) -> u64 {
+        self.errors.values().map(|kind| kind.count).sum()
+    }
+
+    /// Time over which rates are averaged: to the schedule's end, or to the last completion when that came later.
+    pub fn time(&self) -> Duration {
+        match (self.begin, self.end) {
+            (Some(begin), Some(end)) => {
+                self.last_completion.map_or(end, |last| last.max(end)) - begin
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Everything asked for was measured.
+    pub fn is_clean(&self) -> bool {
+        self.aborted.is_none() && self.errors.is_empty() && self.completed > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_counted_by_kind() {
+        let mut measurement = Measurement::default();
+        assert!(!measurement.is_clean(), "nothing was measured");
+        measurement.completed = 1;
+        assert!(measurement.is_clean());
+        measurement.error("timed_out", "first");
+        measurement.error("timed_out", "second");
+        measurement.errors_of("not_sent", "", 0);
+        measurement.errors_of("not_sent", "late", 3);
+        assert_eq!(measurement.error_count(), 5);
+        assert_eq!(
+            measurement.errors["timed_out"],
+            ErrorKind {
+                count: 2,
+                example: "first".into()
+            }
+        );
+        assert!(!measurement.is_clean());
+    }
+
+    #[test]
+    fn rates_cover_the_drain() {
+        let begin = Instant::now();
+        let second = Duration::from_secs(1);
+        let mut measurement = Measurement {
+            begin: Some(begin),
+            end: Some(begin + second),
+            ..Measurement::default()
+        };
+        measurement.last_completion = Some(begin + second / 2);
+        assert_eq!(measurement.time(), second);
+        measurement.last_completion = Some(begin + 3 * second);
+        assert_eq!(measurement.time(), 3 * second);
+    }
+}

@@ -1,0 +1,447 @@
+//! The `npamp-loadgen` command as a user runs it: against its own responder in
+//! one process and in two, and with everything that a user may get wrong. No
+//! assertion here is about speed.
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::process::{Child, Command, Output, Stdio};
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_npamp-loadgen"));
+    command.args(arguments);
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+fn text(octets: &[u8]) -> String {
+    String::from_utf8_lossy(octets).into_owned()
+}
+
+/// Runs with JSON on standard output, which must then hold nothing else.
+fn report(arguments: &[&str]) -> (Option<i32>, Value, String) {
+    let output = run(&[arguments, &["--json", "-"]].concat());
+    let errors = text(&output.stderr);
+    let report =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {errors}"));
+    (output.status.code(), report, errors)
+}
+
+/// A responder in a process of its own, ended with the test.
+struct Responder {
+    process: Child,
+    target: String,
+    identity: String,
+}
+
+impl Responder {
+    fn start(arguments: &[&str]) -> Self {
+        let arguments = [&["respond", "--listen", "127.0.0.1:0"], arguments].concat();
+        let mut process = command(&arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let ["listening", "on", address, "as", identity] = words[..] else {
+            panic!("{line}")
+        };
+        Self {
+            target: format!("npamp://{address}"),
+            identity: identity.into(),
+            process,
+        }
+    }
+
+    fn arguments(&self) -> Vec<&str> {
+        vec![
+            "run",
+            "--target",
+            &self.target,
+            "--server-name",
+            "agent.example",
+            "--duration",
+            "0.5",
+            "--warmup",
+            "0",
+        ]
+    }
+}
+
+impl Drop for Responder {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn unary_against_itself() {
+    let (status, report, errors) = report(&[
+        "run",
+        "--self",
+        "--scenario",
+        "unary",
+        "--rate",
+        "400/s",
+        "--duration",
+        "1",
+        "--warmup",
+        "0.25",
+    ]);
+    assert_eq!(status, Some(0), "{errors}");
+    assert_eq!(report["clean"], true);
+    let counts = &report["counts"];
+    // The schedule decides how many, not the machine: 400 a second for one second.
+    assert_eq!(
+        (counts["scheduled"].as_u64(), counts["sent"].as_u64()),
+        (Some(400), Some(400)),
+        "{report}"
+    );
+    assert_eq!(
+        (counts["completed"].as_u64(), counts["errors"].as_u64()),
+        (Some(400), Some(0))
+    );
+    let latency = &report["latency"]["reply"];
+    assert_eq!(latency["count"], 400);
+    let at = |name: &str| latency[name].as_u64().unwrap();
+    let values = [
+        "min_ns",
+        "p50_ns",
+        "p90_ns",
+        "p99_ns",
+        "p99.9_ns",
+        "p99.99_ns",
+        "max_ns",
+    ]
+    .map(at);
+    assert!(values.is_sorted() && values[0] > 0, "{values:?}");
+    let percentiles = latency["percentiles"].as_array().unwrap();
+    assert!(percentiles.len() > 10);
+    assert_eq!(percentiles.last().unwrap()["count_at_or_below"], 400);
+    assert_eq!(report["schedule"]["lag"]["count"], 400);
+    assert!(report["machine"]["cores"].as_u64().unwrap() > 0);
+    assert_eq!(report["asked"]["rate_per_s"], 400.0);
+    assert_eq!(report["command_line"].as_array().unwrap().len(), 13);
+    assert!(
+        errors.contains("rate achieved") && errors.contains("schedule lag"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn streams_against_itself() {
+    let (status, report, errors) = report(&[
+        "run",
+        "--scenario",
+        "stream",
+        "--rate",
+        "20",
+        "--duration",
+        "1",
+        "--warmup",
+        "0",
+        "--events",
+        "10",
+        "--event-octets",
+        "1000",
+    ]);
+    assert_eq!(status, Some(0), "{errors}");
+    let counts = &report["counts"];
+    assert_eq!(
+        (counts["completed"].as_u64(), counts["errors"].as_u64()),
+        (Some(20), Some(0)),
+        "{report}"
+    );
+    // Ten events and the terminal status-update of each.
+    assert_eq!(counts["events"], 20 * 11);
+    assert!(counts["octets_received"].as_u64().unwrap() >= 20 * 10 * 1000);
+    let count = |name: &str| report["latency"][name]["count"].as_u64();
+    assert_eq!(
+        (count("first_event"), count("gap"), count("stream_end")),
+        (Some(20), Some(200), Some(20))
+    );
+}
+
+#[test]
+fn paced_streams_and_random_arrivals() {
+    let arguments = [
+        "run",
+        "--scenario",
+        "stream",
+        "--rate",
+        "30",
+        "--duration",
+        "0.5",
+        "--warmup",
+        "0",
+        "--arrivals",
+        "poisson",
+        "--seed",
+        "7",
+        "--events",
+        "5",
+        "--event-gap-us",
+        "2000",
+    ];
+    let (status, first, errors) = report(&arguments);
+    assert_eq!(status, Some(0), "{errors}");
+    let streams = first["counts"]["completed"].as_u64().unwrap();
+    assert_eq!(first["counts"]["events"], streams * 6);
+    // A pause is a pause: no event can come before its time, however fast the machine.
+    assert!(
+        first["latency"]["stream_end"]["min_ns"].as_u64().unwrap() >= 9_900_000,
+        "{first}"
+    );
+    let (_, second, _) = report(&arguments);
+    assert_eq!(
+        second["counts"]["scheduled"], first["counts"]["scheduled"],
+        "a seed replays"
+    );
+}
+
+#[test]
+fn a_bound_makes_requests_wait_and_their_wait_counts() {
+    let (status, report, errors) = report(&[
+        "run",
+        "--scenario",
+        "stream",
+        "--rate",
+        "50",
+        "--duration",
+        "0.5",
+        "--warmup",
+        "0",
+        "--concurrency-max",
+        "1",
+        "--connections",
+        "1",
+        "--events",
+        "2",
+        "--event-gap-us",
+        "30000",
+    ]);
+    // Each stream takes 60 ms and one is due every 20 ms: the last of 25 starts at 1.44 s at the earliest, though meant for 0.48 s.
+    assert_eq!(status, Some(0), "{errors}");
+    assert_eq!(report["counts"]["completed"], 25);
+    assert!(
+        report["schedule"]["wait"]["max_ns"].as_u64().unwrap() > 900_000_000,
+        "{report}"
+    );
+    assert!(
+        report["latency"]["first_event"]["max_ns"].as_u64().unwrap() > 900_000_000,
+        "{report}"
+    );
+    assert!(
+        report["rates"]["time_s"].as_f64().unwrap() > 1.4,
+        "{report}"
+    );
+}
+
+#[test]
+fn two_processes_with_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let certified = rcgen::generate_simple_self_signed(["agent.example".to_owned()]).unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (cert, key, identity, json) = (
+        path("cert.pem"),
+        path("key.pem"),
+        path("identity.pem"),
+        path("report.json"),
+    );
+    std::fs::write(&cert, certified.cert.pem()).unwrap();
+    std::fs::write(&key, certified.signing_key.serialize_pem()).unwrap();
+    let seeded = npamp_relay::crypto::Identity::from_seed(&[7; 32]);
+    std::fs::write(&identity, seeded.to_pkcs8_pem().as_bytes()).unwrap();
+    let public = seeded.public().to_string();
+    let responder = Responder::start(&[
+        "--tls-cert",
+        &cert,
+        "--tls-key",
+        &key,
+        "--identity",
+        &identity,
+        "--peers",
+        &public,
+    ]);
+    assert_eq!(responder.identity, public);
+    let files = [
+        "--tls-ca",
+        &cert,
+        "--identity",
+        &identity,
+        "--peer",
+        &public,
+        "--json",
+        &json,
+    ];
+    let output = run(&[&responder.arguments()[..], &files].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("rate achieved"));
+    let report: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    assert_eq!(report["counts"]["completed"], 500);
+    assert_eq!(report["in_process"], false);
+
+    // A certificate for another name.
+    let wrong = [
+        "--tls-ca",
+        &cert,
+        "--identity",
+        &identity,
+        "--server-name",
+        "other.example",
+        "--duration",
+        "1",
+    ];
+    let output = run(&[&["run", "--target", &responder.target], &wrong[..]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("certificate"),
+        "{}",
+        text(&output.stderr)
+    );
+    // No roots for it.
+    let output = run(&responder.arguments());
+    assert_eq!(output.status.code(), Some(1));
+    // An identity that is not allowed.
+    let output = run(&[&responder.arguments()[..], &["--tls-ca", &cert]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("does it allow our identity ed25519:"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn another_identity_than_the_pinned_one() {
+    let responder = Responder::start(&[]);
+    let other = npamp_relay::crypto::Identity::from_seed(&[9; 32])
+        .public()
+        .to_string();
+    let output = run(&[&responder.arguments()[..], &["--pinned", "--peer", &other]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("is not allowed"),
+        "{}",
+        text(&output.stderr)
+    );
+    let output = run(&[
+        &responder.arguments()[..],
+        &["--pinned", "--peer", &responder.identity],
+    ]
+    .concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_responder_that_goes_away_is_an_error() {
+    let mut responder = Responder::start(&[]);
+    let identity = responder.identity.clone();
+    let arguments = [
+        "--pinned",
+        "--peer",
+        &identity,
+        "--duration",
+        "10",
+        "--rate",
+        "200",
+        "--json",
+        "-",
+    ];
+    let arguments = [
+        &responder.arguments()[..5],
+        &["--warmup", "0"],
+        &arguments[..],
+    ]
+    .concat();
+    let running = command(&arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    responder.process.kill().unwrap();
+    let output = running.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("every association is lost"),
+        "{}",
+        text(&output.stderr)
+    );
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let count = |name: &str| report["counts"][name].as_u64().unwrap();
+    assert_eq!(count("scheduled"), 2000);
+    assert!(count("completed") < 2000 && count("errors") > 0, "{report}");
+    assert!(
+        report["errors"]["not_sent"]["count"].as_u64().unwrap() > 0,
+        "{report}"
+    );
+}
+
+#[test]
+fn an_unreachable_target() {
+    // Bound and released: nothing listens there.
+    let address = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let target = format!("npamp://{address}");
+    let identity = npamp_relay::crypto::Identity::from_seed(&[9; 32])
+        .public()
+        .to_string();
+    let output = run(&[
+        "run",
+        "--target",
+        &target,
+        "--server-name",
+        "a.example",
+        "--pinned",
+        "--peer",
+        &identity,
+    ]);
+    assert_eq!(output.status.code(), Some(1));
+    let errors = text(&output.stderr);
+    assert!(
+        errors.contains(&target) && errors.contains("refused"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn files_that_do_not_serve() {
+    let output = run(&["run", "--identity", "/nonexistent/identity.pem"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("/nonexistent/identity.pem"));
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("identity.pem");
+    std::fs::write(&file, "not a key").unwrap();
+    let output = run(&["run", "--identity", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("identity.pem"));
+}
+
+#[test]
+fn wrong_arguments() {
+    for wrong in [
+        &[][..],
+        &["walk"],
+        &["run", "--rate", "fast"],
+        &["run", "--duration", "0"],
+        &["run", "--target", "http://127.0.0.1:1"],
+        &["run", "--target", "npamp://127.0.0.1:1"],
+        &["run", "--self", "--target", "npamp://a.example:1"],
+        &["run", "--connections", "1", "--concurrency-max", "100000"],
+        &["run", "--peer", "ed25519:AAAA"],
+        &["run", "--unknown"],
+        &["respond", "--listen", "nowhere"],
+        &["respond", "--tls-cert", "cert.pem"],
+    ] {
+        let output = run(wrong);
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+        assert!(!output.stderr.is_empty(), "{wrong:?}");
+    }
+}
