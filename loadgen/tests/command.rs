@@ -2,6 +2,8 @@
 //! one process and in two, and with everything that a user may get wrong. No
 //! assertion here is about speed.
 
+#![allow(clippy::disallowed_methods)] // tests start processes and wait for them
+
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
