@@ -243,6 +243,7 @@ impl Generator {
             return;
         }
         Progress::count(&self.progress.sent, 1);
+        self.measurement.sent_within += u64::from(self.measurement.is_within(at));
         if measured {
             self.measurement.sent += 1;
             self.measurement.octets_sent += self.object.len() as u64;
@@ -295,10 +296,10 @@ impl Generator {
             return;
         };
         Progress::count(&self.progress.completed, 1);
+        self.measurement.completed_within += u64::from(self.measurement.is_within(at));
         if exchange.measured {
             let time = at.saturating_duration_since(exchange.intended);
             self.measurement.completed += 1;
-            self.measurement.last_completion = Some(at);
             match self.plan.scenario {
                 Scenario::Unary => self.measurement.reply.record(time),
                 Scenario::Stream => self.measurement.stream_end.record(time),
@@ -339,10 +340,14 @@ impl Generator {
         let heard = std::mem::replace(&mut exchange.heard, at);
         let measured = exchange.measured;
         let octets = frame.foreign.len() as u64;
+        let within = self.measurement.is_within(at);
         let Envelope { kind, .. } = frame.envelope;
         match (kind, self.plan.scenario) {
             (MessageKind::Response, Scenario::Unary) => {
                 check_reply(exchange.number, frame.foreign)?;
+                if within {
+                    self.measurement.octets_received_within += octets;
+                }
                 if measured {
                     self.measurement.octets_received += octets;
                 }
@@ -369,6 +374,10 @@ impl Generator {
                         "stream_gap",
                         format!("event_id {last} where {} was due", exchange.events),
                     ));
+                }
+                if within {
+                    self.measurement.events_within += 1;
+                    self.measurement.octets_received_within += octets;
                 }
                 if measured {
                     self.measurement.events += 1;

@@ -1,5 +1,6 @@
-//! What one run counted and timed. Only requests whose intended time lies
-//! after the warm-up get here.
+//! What one run counted and timed. Counts and times are of requests whose
+//! intended time lies in the measured time; rates are of what happened in it,
+//! whoever asked for it: so a long stream weighs neither for nor against.
 
 use crate::histogram::Times;
 use std::collections::BTreeMap;
@@ -24,8 +25,14 @@ pub struct Measurement {
     pub begin: Option<Instant>,
     /// Last intended time that could count: the schedule's end.
     pub end: Option<Instant>,
-    /// When the last exchange that counts was completed.
-    pub last_completion: Option<Instant>,
+    /// Requests sent within the measured time.
+    pub sent_within: u64,
+    /// Exchanges completed within it.
+    pub completed_within: u64,
+    /// Stream events received within it.
+    pub events_within: u64,
+    /// Octets of JSON-RPC objects received within it.
+    pub octets_received_within: u64,
     /// Requests the schedule asked for.
     pub scheduled: u64,
     /// Requests sent.
@@ -90,14 +97,17 @@ impl Measurement {
         self.errors.values().map(|kind| kind.count).sum()
     }
 
-    /// Time over which rates are averaged: to the schedule's end, or to the last completion when that came later.
+    /// The measured time; zero when it never began.
     pub fn time(&self) -> Duration {
         match (self.begin, self.end) {
-            (Some(begin), Some(end)) => {
-                self.last_completion.map_or(end, |last| last.max(end)) - begin
-            }
+            (Some(begin), Some(end)) => end - begin,
             _ => Duration::ZERO,
         }
+    }
+
+    /// Whether `at` lies in the measured time.
+    pub fn is_within(&self, at: Instant) -> bool {
+        self.begin.is_some_and(|begin| begin <= at) && self.end.is_some_and(|end| at < end)
     }
 
     /// Everything asked for was measured.
@@ -132,17 +142,16 @@ mod tests {
     }
 
     #[test]
-    fn rates_cover_the_drain() {
-        let begin = Instant::now();
+    fn the_measured_time_has_two_ends() {
+        let begin = Instant::now() + Duration::from_secs(1);
         let second = Duration::from_secs(1);
-        let mut measurement = Measurement {
-            begin: Some(begin),
-            end: Some(begin + second),
-            ..Measurement::default()
-        };
-        measurement.last_completion = Some(begin + second / 2);
+        let mut measurement = Measurement::default();
+        assert!(!measurement.is_within(begin));
+        assert_eq!(measurement.time(), Duration::ZERO);
+        measurement.begin = Some(begin);
+        measurement.end = Some(begin + second);
         assert_eq!(measurement.time(), second);
-        measurement.last_completion = Some(begin + 3 * second);
-        assert_eq!(measurement.time(), 3 * second);
+        assert!(measurement.is_within(begin) && measurement.is_within(begin + second / 2));
+        assert!(!measurement.is_within(begin + second) && !measurement.is_within(begin - second));
     }
 }

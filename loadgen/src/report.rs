@@ -69,7 +69,7 @@ struct Counts {
 #[derive(Debug, Serialize)]
 #[allow(clippy::struct_field_names)] // units last
 struct Rates {
-    /// Time the rates are averaged over, the drain included.
+    /// The measured time: rates count what happened in it.
     time_s: f64,
     sent_per_s: f64,
     completed_per_s: f64,
@@ -149,10 +149,10 @@ impl Report {
             },
             rates: Rates {
                 time_s: time,
-                sent_per_s: per_second(measurement.sent),
-                completed_per_s: per_second(measurement.completed),
-                events_per_s: per_second(measurement.events),
-                octets_received_per_s: per_second(measurement.octets_received),
+                sent_per_s: per_second(measurement.sent_within),
+                completed_per_s: per_second(measurement.completed_within),
+                events_per_s: per_second(measurement.events_within),
+                octets_received_per_s: per_second(measurement.octets_received_within),
             },
             latency,
             schedule: ScheduleReport {
@@ -244,8 +244,8 @@ impl Report {
         );
         let _ = writeln!(
             out,
-            "rate achieved     {:>12.1} requests/s completed over {:.3} s",
-            rates.completed_per_s, rates.time_s
+            "rate achieved     {:>12.1} requests/s completed in that time",
+            rates.completed_per_s
         );
         if asked.scenario == Scenario::Stream {
             let _ = writeln!(
