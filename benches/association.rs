@@ -35,7 +35,7 @@ fn association(criterion: &mut Criterion) {
                 let mut seen = 0;
                 receiver
                     .handle_octets(&mut octets, now, &mut |event| {
-                        seen += u64::from(matches!(event, Event::Frame { .. }))
+                        seen += u64::from(matches!(event, Event::Frame { .. }));
                     })
                     .expect("good frames");
                 assert_eq!(seen, frames);

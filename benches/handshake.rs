@@ -26,7 +26,7 @@ fn handshake(criterion: &mut Criterion) {
     let decapsulator = Decapsulator::new(&material);
     let (ciphertext, _) = encapsulate(decapsulator.share(), &encapsulation).expect("a good share");
     group.bench_function("X25519MLKEM768 keys", |bencher| {
-        bencher.iter(|| Decapsulator::new(black_box(&material)))
+        bencher.iter(|| Decapsulator::new(black_box(&material)));
     });
     group.bench_function("X25519MLKEM768 encapsulate", |bencher| {
         bencher.iter(|| encapsulate(black_box(decapsulator.share()), &encapsulation));
@@ -39,7 +39,7 @@ fn handshake(criterion: &mut Criterion) {
     let message = [0xa5; 130];
     let signature = identity.sign(&message);
     group.bench_function("Ed25519 sign", |bencher| {
-        bencher.iter(|| identity.sign(black_box(&message)))
+        bencher.iter(|| identity.sign(black_box(&message)));
     });
     group.bench_function("Ed25519 verify", |bencher| {
         bencher.iter(|| identity.public().verify(black_box(&message), &signature));

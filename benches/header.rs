@@ -16,10 +16,10 @@ fn header(criterion: &mut Criterion) {
     let octets = header.encode();
     let mut group = criterion.benchmark_group("header");
     group.bench_function("encode", |bencher| {
-        bencher.iter(|| black_box(&header).encode())
+        bencher.iter(|| black_box(&header).encode());
     });
     group.bench_function("decode", |bencher| {
-        bencher.iter(|| Header::decode(black_box(&octets)))
+        bencher.iter(|| Header::decode(black_box(&octets)));
     });
     group.finish();
 }

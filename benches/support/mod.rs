@@ -119,7 +119,7 @@ pub fn associations(now: Instant) -> (Association, Association) {
             pair[from].poll_transmit(&mut octets, usize::MAX, now);
             pair[to]
                 .handle_octets(&mut octets, now, &mut |event| {
-                    ready += i32::from(matches!(event, Event::Ready(_)))
+                    ready += i32::from(matches!(event, Event::Ready(_)));
                 })
                 .expect("a good HELLO");
         }

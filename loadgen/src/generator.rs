@@ -542,7 +542,7 @@ impl Handler for Generator {
                 payload,
             } => self.frame(link, channel, frame_type, payload),
             Event::PeerError { code, text } => {
-                self.count_error(true, "peer_error", format!("code {code}: {text}"))
+                self.count_error(true, "peer_error", format!("code {code}: {text}"));
             }
             Event::Dropped(reason) => {
                 let label = npamp_relay::stats::Reason::label(reason);
