@@ -520,6 +520,8 @@ fn check_reply(number: u64, object: &[u8]) -> Result<(), Failure> {
     }
     match response.outcome {
         Answer::Result(_) => Ok(()),
+        // Never the answer to message/send, whose result is a task or a message.
+        Answer::Absent => Err(failure("reply_empty", "neither result nor error")),
         Answer::Error(error) => Err(failure("agent_error", error)),
     }
 }

@@ -152,6 +152,9 @@ mod tests {
         measurement.end = Some(begin + second);
         assert_eq!(measurement.time(), second);
         assert!(measurement.is_within(begin) && measurement.is_within(begin + second / 2));
-        assert!(!measurement.is_within(begin + second) && !measurement.is_within(begin.checked_sub(second).unwrap()));
+        assert!(
+            !measurement.is_within(begin + second)
+                && !measurement.is_within(begin.checked_sub(second).unwrap())
+        );
     }
 }
