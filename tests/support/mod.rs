@@ -10,6 +10,9 @@
     reason = "tests may use threads and the clock"
 )]
 
+pub mod agent;
+pub mod client;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, File};
