@@ -3,7 +3,7 @@
 
 use npamp_relay::cli::config::{self, Config, ConfigErrors};
 use npamp_relay::edge::settings::{AgentVersion, CardMode, RoutePath};
-use npamp_relay::relay::settings::{AeadChoice, HelloMode, TlsVerify, UnknownMethods};
+use npamp_relay::relay::settings::{HelloMode, TlsVerify, UnknownMethods};
 use proptest::prelude::*;
 use std::path::Path;
 use std::time::Duration;
@@ -138,7 +138,6 @@ fn values_arrive() {
         tls_verify = "pinned"
         [engine]
         workers = 2
-        aead = "ring"
         cores = [1, 0]
         [policy]
         unknown_methods = "refuse"
@@ -194,7 +193,6 @@ fn values_arrive() {
     assert_eq!(s.routes[1].peer.as_deref(), Some(PEER));
     assert_eq!(s.engine.workers, 2);
     assert_eq!(s.engine.cores, [1, 0]);
-    assert_eq!(s.engine.aead, AeadChoice::Ring);
     assert_eq!(s.policy.unknown_methods, UnknownMethods::Refuse);
     assert_eq!(s.policy.allow, [0, 1]);
     assert_eq!(s.policy.peers, [(PEER.to_owned(), vec![3])]);
@@ -303,12 +301,6 @@ fn each_mistake_is_told_with_its_line_and_key() {
         ("agent", "\"a b\" = 1", "agent[0].\"a b\"", "unknown key"),
         ("observe", "[obsrve]", "obsrve", "unknown key"),
         ("observe", "[stream]", "stream", "unknown key"),
-        (
-            "engine",
-            "aead = \"rot13\"",
-            "engine.aead",
-            "is not one of \"auto\", \"ring\"",
-        ),
         (
             "policy",
             "allow = [\"read\"]",

@@ -2,7 +2,7 @@
 //! what it amounts to. No secret is printed, because none is kept.
 
 use super::config::{self, Config, ConfigErrors};
-use crate::relay::settings::{AeadChoice, Settings};
+use crate::relay::settings::Settings;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -15,21 +15,13 @@ fn report(config: &Config, file: &Path) -> String {
     let mut text = String::new();
     // Writing to a String does not fail.
     let _ = writeln!(text, "# {}: valid", file.display());
-    let _ = writeln!(text, "# aead: {}", aead(&config.settings));
+    let _ = writeln!(text, "# aead: ring");
     let _ = writeln!(text, "# cores: {}", cores(&config.settings));
     for note in &config.notes {
         let _ = writeln!(text, "# note: {note}");
     }
     let _ = writeln!(text, "\n{}", config::render(&config.settings).trim_end());
     text
-}
-
-/// The AEAD implementation that will seal frames on this machine.
-fn aead(settings: &Settings) -> &'static str {
-    match settings.engine.aead {
-        AeadChoice::Ring => "ring, as configured",
-        AeadChoice::Auto => "ring",
-    }
 }
 
 /// The cores that units will be pinned to.

@@ -99,35 +99,13 @@ pub struct RouteSettings {
     pub hello: HelloMode,
 }
 
-/// Which AEAD implementation seals frames.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum AeadChoice {
-    /// The best this machine offers.
-    #[default]
-    Auto,
-    /// `ring` for every frame.
-    Ring,
-}
-
 /// Threads.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct EngineSettings {
     /// Mapping worker threads; 0 maps inline on the units.
     pub workers: usize,
     /// Cores to pin units to; empty means every core the process may use.
     pub cores: Vec<usize>,
-    /// AEAD.
-    pub aead: AeadChoice,
-}
-
-impl Default for EngineSettings {
-    fn default() -> Self {
-        Self {
-            workers: 0,
-            cores: Vec::new(),
-            aead: AeadChoice::Auto,
-        }
-    }
 }
 
 /// What unknown methods get (ruling R16).

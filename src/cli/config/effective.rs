@@ -3,7 +3,7 @@
 
 use super::sections::EFFECTS;
 use crate::edge::settings::{AgentVersion, CardMode};
-use crate::relay::settings::{AeadChoice, HelloMode, Settings, TlsVerify, UnknownMethods};
+use crate::relay::settings::{HelloMode, Settings, TlsVerify, UnknownMethods};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -77,7 +77,6 @@ struct Route<'s> {
 #[derive(Serialize)]
 struct Engine<'s> {
     workers: usize,
-    aead: &'static str,
     cores: &'s [usize],
 }
 
@@ -209,10 +208,6 @@ pub fn render(settings: &Settings) -> String {
             .collect(),
         engine: Engine {
             workers: settings.engine.workers,
-            aead: match settings.engine.aead {
-                AeadChoice::Auto => "auto",
-                AeadChoice::Ring => "ring",
-            },
             cores: &settings.engine.cores,
         },
         policy: Policy {

@@ -8,8 +8,8 @@ use super::values;
 use crate::edge::settings::{AgentSettings, AgentVersion, CardMode, IngressSettings, TlsFiles};
 use crate::limits;
 use crate::relay::settings::{
-    AeadChoice, EngineSettings, HelloMode, LimitSettings, ListenSettings, ObserveSettings,
-    PolicySettings, RouteSettings, Settings, TlsVerify, UnknownMethods,
+    EngineSettings, HelloMode, LimitSettings, ListenSettings, ObserveSettings, PolicySettings,
+    RouteSettings, Settings, TlsVerify, UnknownMethods,
 };
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -442,11 +442,6 @@ fn route(
 
 fn engine(mut section: Section<'_>, r: &mut Reading<'_>) -> (EngineSettings, Option<At>) {
     let workers = section.integer("workers", &(0..=limits::WORKERS_MAX as u64), r.problems);
-    let aead = section.choice(
-        "aead",
-        &[("auto", AeadChoice::Auto), ("ring", AeadChoice::Ring)],
-        r.problems,
-    );
     let cores = section.integers("cores", &(0..=limits::CORES_MAX as u64 - 1), r.problems);
     let cores = cores.unwrap_or_default();
     for (index, core) in cores.iter().enumerate() {
@@ -461,7 +456,6 @@ fn engine(mut section: Section<'_>, r: &mut Reading<'_>) -> (EngineSettings, Opt
     let settings = EngineSettings {
         workers: workers.as_ref().map_or(0, |n| n.value as usize),
         cores: cores.iter().map(|core| core.value as usize).collect(),
-        aead: aead.map(|a| a.value).unwrap_or_default(),
     };
     (settings, workers.filter(|n| n.value > 0).map(|n| n.at))
 }
