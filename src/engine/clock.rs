@@ -18,3 +18,17 @@ impl Random for SystemRandom {
         aws_lc_rs::rand::fill(out).expect("a source of entropy");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// N-PAMP draft, Random Number Generation.
+    #[test]
+    fn randomness_is_fresh() {
+        let (mut a, mut b) = ([0u8; 32], [0u8; 32]);
+        SystemRandom.fill(&mut a);
+        SystemRandom.fill(&mut b);
+        assert!(a != b && a != [0; 32] && b != [0; 32]);
+    }
+}
