@@ -195,9 +195,17 @@ pub struct Relay {
 impl Relay {
     /// Writes `config` (without `[observe]`) to a file and runs it until it is ready.
     pub fn start(dir: &Path, name: &str, config: &str) -> Self {
+        Self::start_logging(dir, name, config, "")
+    }
+
+    /// [`Relay::start`] with a log filter.
+    pub fn start_logging(dir: &Path, name: &str, config: &str, log: &str) -> Self {
         let admin = free_port();
         let file = dir.join(format!("{name}.toml"));
-        let log = std::env::var("NPAMP_TEST_LOG").unwrap_or_else(|_| "info".to_owned());
+        let log = match log {
+            "" => std::env::var("NPAMP_TEST_LOG").unwrap_or_else(|_| "info".to_owned()),
+            log => log.to_owned(),
+        };
         let whole =
             format!("{config}\n[observe]\nadmin = \"127.0.0.1:{admin}\"\nlog = \"{log}\"\n");
         fs::write(&file, whole).expect("configuration file");
@@ -288,6 +296,12 @@ pub struct PairOptions {
     pub egress: String,
     /// TOML tables added to the ingress's configuration.
     pub ingress: String,
+    /// Keys added to each `[[agent]]`.
+    pub agent_keys: String,
+    /// Keys added to the `[[ingress]]`.
+    pub ingress_keys: String,
+    /// Log filter; that of `NPAMP_TEST_LOG`, else `info`, when empty.
+    pub log: String,
 }
 
 /// An egress and an ingress that trust each other, as two processes.
@@ -324,11 +338,16 @@ impl Pair {
             key.display(),
         );
         let mut ingress = format!(
-            "[identity]\nkey = '{}'\n[[ingress]]\naddress = \"127.0.0.1:{port}\"\n",
+            "[identity]\nkey = '{}'\n[[ingress]]\naddress = \"127.0.0.1:{port}\"\n{}\n",
             ingress_identity.display(),
+            options.ingress_keys,
         );
         for (name, url) in &options.agents {
-            let _ = write!(egress, "[[agent]]\nname = \"{name}\"\nurl = \"{url}\"\n");
+            let keys = &options.agent_keys;
+            let _ = write!(
+                egress,
+                "[[agent]]\nname = \"{name}\"\nurl = \"{url}\"\n{keys}\n"
+            );
             let _ = write!(
                 ingress,
                 "[[route]]\npath = \"/agents/{name}\"\nupstream = \"npamp://127.0.0.1:{upstream}\"\nserver_name = \"{name}.relay.test\"\npeer = \"{egress_public}\"\ntls_ca = '{}'\n",
@@ -346,8 +365,8 @@ impl Pair {
         ] {
             let _ = write!(config, "{policy}{}\n{own}\n", options.both);
         }
-        let egress = Relay::start(dir.path(), "egress", &egress);
-        let ingress = Relay::start(dir.path(), "ingress", &ingress);
+        let egress = Relay::start_logging(dir.path(), "egress", &egress, &options.log);
+        let ingress = Relay::start_logging(dir.path(), "ingress", &ingress, &options.log);
         Self {
             ingress,
             egress,
