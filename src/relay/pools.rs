@@ -151,6 +151,12 @@ impl Pools {
         self.entries.iter().map(|pool| pool.waiting.len()).sum()
     }
 
+    /// The entries that calls wait for.
+    pub fn with_waiting(&self) -> Vec<PoolId> {
+        let waiting = self.entries.iter().filter(|pool| !pool.waiting.is_empty());
+        waiting.map(|pool| pool.id).collect()
+    }
+
     /// Calls that are carried or wait, over all entries.
     pub fn outstanding(&self) -> usize {
         self.entries.iter().map(|pool| pool.outstanding).sum()

@@ -12,6 +12,7 @@ use crate::a2a::port::{
     AssociationId, AssociationInfo, CallId, DownReason, Input, Output, ServiceParameters, Side,
 };
 use crate::association::{Event, PROTOCOL_A2A, Peer};
+use crate::edge::EdgeError;
 use crate::edge::call::CallSink;
 use crate::edge::egress::Egress;
 use crate::edge::ingress::Ingress;
@@ -29,8 +30,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
 
 mod calls;
+
+/// How long nothing must be under way before a draining unit closes its
+/// associations: a reply may still be with a mapping worker.
+const QUIET_TIME: Duration = Duration::from_millis(40);
 
 /// What a unit is told from outside.
 pub enum Message {
@@ -161,7 +167,11 @@ struct Loop {
     next_dial: u64,
     /// Associations with octets on their way out.
     busy: HashSet<AssociationId>,
+    /// The ingresses being served; each ends once its last client has its reply.
+    edges: Vec<JoinHandle<Result<(), EdgeError>>>,
     drain_by: Option<Instant>,
+    /// While draining: since when nothing is under way.
+    idle_since: Option<Instant>,
     closed_all: bool,
 }
 
@@ -197,11 +207,16 @@ async fn work(setup: Setup) -> io::Result<()> {
             .map_err(io::Error::other)?,
     );
     let (stop_edges, edges_stopped) = watch::channel(false);
+    let mut edges = Vec::new();
     for (index, listener) in ingresses {
         let settings = relay.settings.ingresses[index].clone();
         let ingress =
             Rc::new(Ingress::new(settings, relay.edge_stats.clone()).map_err(io::Error::other)?);
-        tokio::task::spawn_local(ingress.serve(listener, handle.clone(), edges_stopped.clone()));
+        edges.push(tokio::task::spawn_local(ingress.serve(
+            listener,
+            handle.clone(),
+            edges_stopped.clone(),
+        )));
     }
     let shard = Shard::new(wake.clone(), stats.shard.clone())?;
     if !shard.is_credited() {
@@ -228,7 +243,9 @@ async fn work(setup: Setup) -> io::Result<()> {
         dials: HashMap::new(),
         next_dial: 0,
         busy: HashSet::new(),
+        edges,
         drain_by: None,
+        idle_since: None,
         closed_all: false,
     };
     let doorbell = Doorbell::new(wake.clone())?;
@@ -663,19 +680,33 @@ impl Loop {
         let Some(by) = self.drain_by else {
             return false;
         };
-        let late = now() >= by;
-        let idle = self.calls.is_empty()
+        let now = now();
+        let late = now >= by;
+        // A call is over for the mapping before its client has read the reply.
+        let served = self.edges.iter().all(JoinHandle::is_finished);
+        if self.closed_all {
+            return late || (served && self.shard.links() == 0);
+        }
+        let idle = served
+            && self.calls.is_empty()
             && self.port.exchanges.borrow().is_empty()
             && self.busy.is_empty();
-        if !self.closed_all && (idle || late) {
+        if !idle {
+            self.idle_since = None;
+        }
+        let quiet = idle && now >= *self.idle_since.get_or_insert(now) + QUIET_TIME;
+        if quiet || late {
             self.closed_all = true;
+            let pools = self.port.pools.borrow().with_waiting();
+            for pool in pools {
+                self.fail_waiting(pool, "the relay is shutting down", false);
+            }
             for link in self.shard.open_links() {
                 self.shard.close(link, 0, "the relay shuts down");
             }
             self.shard.flush();
-            self.drain_by = Some(now() + limits::CLOSE_TIME + limits::CLOSE_TIME);
-            return self.shard.links() == 0;
+            self.drain_by = Some(now + limits::CLOSE_TIME + limits::CLOSE_TIME);
         }
-        self.closed_all && (self.shard.links() == 0 || late)
+        false
     }
 }
