@@ -1,5 +1,6 @@
 //! What an edge is told at start-up: plain values, validated before they get here.
 
+pub use crate::a2a::config::AgentVersion;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -57,18 +58,6 @@ pub struct RoutePath {
     pub path: String,
     /// Index of the route.
     pub route: usize,
-}
-
-/// Which A2A version an agent speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum AgentVersion {
-    /// By method spelling, when the association stated no version.
-    #[default]
-    Auto,
-    /// v0.3.
-    V03,
-    /// v1.0.
-    V10,
 }
 
 /// One A2A agent behind an egress.

@@ -4,7 +4,7 @@
 use super::RelayError;
 use super::settings::{HelloMode, RouteSettings, Settings, TlsVerify};
 use crate::a2a::port::{AgentDirectory, ServiceParameters};
-use crate::association::{AssociationConfig, HelloMode as AssociationHello, ParamValue};
+use crate::association::{AssociationConfig, ParamValue};
 use crate::crypto::{Identity, IdentityPublic};
 use crate::edge::stats::EdgeStats;
 use crate::engine::control::{Command, ControlStats};
@@ -183,10 +183,7 @@ impl Context {
     }
 
     fn association_config(&self, hello: HelloMode) -> AssociationConfig {
-        let mut config = AssociationConfig::new(match hello {
-            HelloMode::Required => AssociationHello::Required,
-            HelloMode::Optional => AssociationHello::Optional,
-        });
+        let mut config = AssociationConfig::new(hello);
         let bounds = &self.settings.limits;
         config.idle_probe_time = bounds.idle_probe_time;
         config.probe_timeout = bounds.probe_timeout;

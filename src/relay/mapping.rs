@@ -5,8 +5,8 @@
 //! A worker never blocks on a push: what a unit's queue does not take waits in
 //! the worker, and a unit whose worker takes no more stops its sources.
 
-use super::settings::{Settings, UnknownMethods as UnknownMethodsSetting};
-use crate::a2a::config::{AgentVersion, MapperConfig, UnknownMethods};
+use super::settings::Settings;
+use crate::a2a::config::MapperConfig;
 use crate::a2a::mapper::Mapper;
 use crate::a2a::port::{AssociationId, CallId, ExchangeId, Input, Output};
 use crate::bridge::safety::EffectSet;
@@ -39,25 +39,14 @@ pub const WORKERS_MAX: usize = 1 << WORKER_BITS;
 pub fn mapper_config(settings: &Settings) -> MapperConfig {
     let policy = &settings.policy;
     MapperConfig {
-        unknown_methods: match policy.unknown_methods {
-            UnknownMethodsSetting::Carry => UnknownMethods::Carry,
-            UnknownMethodsSetting::Refuse => UnknownMethods::Refuse,
-        },
+        unknown_methods: policy.unknown_methods,
         allow: EffectSet::of(&policy.allow),
         peers: policy
             .peers
             .iter()
             .map(|(peer, allow)| (peer.clone(), EffectSet::of(allow)))
             .collect(),
-        agents: settings
-            .agents
-            .iter()
-            .map(|agent| match agent.version {
-                crate::edge::settings::AgentVersion::Auto => AgentVersion::Auto,
-                crate::edge::settings::AgentVersion::V03 => AgentVersion::V03,
-                crate::edge::settings::AgentVersion::V10 => AgentVersion::V10,
-            })
-            .collect(),
+        agents: settings.agents.iter().map(|agent| agent.version).collect(),
         exchanges_per_association: settings.limits.exchanges_per_association,
         association_octets: settings.limits.association_octets,
         foreign_message_octets: settings.limits.foreign_message_octets,

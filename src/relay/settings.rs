@@ -1,6 +1,8 @@
 //! Everything the relay is told at start-up: plain values, validated before
 //! they get here. `cli` fills them from a configuration file.
 
+pub use crate::a2a::config::UnknownMethods;
+pub use crate::association::HelloMode;
 use crate::edge::settings::{AgentSettings, IngressSettings, TlsFiles};
 use crate::limits;
 use std::net::SocketAddr;
@@ -45,16 +47,6 @@ impl Settings {
             observe: ObserveSettings::default(),
         }
     }
-}
-
-/// Whether a peer must open its association with HELLO (ruling R6).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum HelloMode {
-    /// The only conforming setting.
-    #[default]
-    Required,
-    /// Accepts a peer without HELLO, with Control and Bridge only.
-    Optional,
 }
 
 /// One N-PAMP responder.
@@ -106,16 +98,6 @@ pub struct EngineSettings {
     pub workers: usize,
     /// Cores to pin units to; empty means every core the process may use.
     pub cores: Vec<usize>,
-}
-
-/// What unknown methods get (ruling R16).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum UnknownMethods {
-    /// Carried, labelled destructive.
-    #[default]
-    Carry,
-    /// MethodUnsupported.
-    Refuse,
 }
 
 /// Policy.
