@@ -201,6 +201,23 @@ impl Association {
         })
     }
 
+    /// Queues an ERROR on `channel` about what the peer sent there (ruling R26).
+    /// `false`, and nothing was queued, when the association is not in use, the
+    /// peer does not take the channel, or as many ERRORs wait as may.
+    pub fn report(&mut self, channel: ChannelId, code: impl Into<Code>, text: &str) -> bool {
+        let machine = &mut self.machine;
+        machine.phase == Phase::Ready
+            && machine
+                .channel(channel)
+                .is_some_and(|channel| channel.peer_takes)
+            && machine.outbound.push_own(
+                Own::Error,
+                channel,
+                FrameType::ERROR,
+                report::body(code.into(), text),
+            )
+    }
+
     /// Seals waiting frames onto `out`: the association's own first, then URG,
     /// then one of each channel in turn. Stops once `out` grew by `octets_max`
     /// or more; a frame is never split. Gives the number of frames sealed.

@@ -290,3 +290,24 @@ fn send_keeps_the_rules() {
     assert_eq!(rig.association.poll_transmit(&mut out, 0, rig.now), 0);
     assert_eq!(rig.association.queued_octets(), 1000);
 }
+
+/// Ruling R26: the owner's report on a bad bridge frame is an ERROR on its
+/// channel, bounded in number, and the association goes on.
+#[test]
+fn the_owner_reports_bad_frames() {
+    let mut rig = Rig::ready();
+    assert!(rig.association.report(BRIDGE, 1, "envelope"));
+    let frames = rig.transmit();
+    assert_eq!(frames.len(), 1);
+    assert_eq!(frames[0].channel, BRIDGE);
+    assert_eq!(frames[0].frame_type, FrameType::ERROR);
+    assert_eq!(frames[0].payload, b"\x00\x01envelope");
+    let taken = (0..2 * limits::ERRORS_QUEUED_MAX)
+        .filter(|_| rig.association.report(BRIDGE, 1, ""))
+        .count();
+    assert_eq!(taken, limits::ERRORS_QUEUED_MAX);
+    assert!(!rig.association.is_closed());
+    rig.association.close(0, "");
+    assert!(!rig.association.report(BRIDGE, 1, "late"));
+    assert!(!rig.association.report(ChannelId(0x77), 1, "unknown"));
+}
