@@ -220,35 +220,68 @@ pub fn run(
                 let Some(Command::Dial(dial)) = command else {
                     break;
                 };
-                let (outbound, bounds, stats, deliver) = (
-                    outbound.clone(),
-                    bounds.clone(),
-                    stats.clone(),
-                    deliver.clone(),
-                );
+                let (outbound, bounds, stats) = (outbound.clone(), bounds.clone(), stats.clone());
+                let answer = Answer::new(&dial, deliver.clone());
                 tokio_uring::spawn(async move {
                     let Ok(_permit) = outbound.acquire().await else {
                         return;
                     };
                     stats.handshakes.count(HandshakeCount::Dialled);
                     stats.under_way.add(1);
-                    let (token, unit) = (dial.token, dial.unit);
                     let outcome = connect(*dial, &bounds).await;
                     stats.under_way.sub(1);
-                    match outcome {
-                        Ok(handed) => {
-                            stats.handshakes.count(HandshakeCount::OutboundDone);
-                            deliver(Outcome::Joined(Box::new(handed)));
-                        }
-                        Err(error) => {
-                            stats.failed(&stats.outbound_failed, &error);
-                            deliver(Outcome::DialFailed { token, unit, error });
-                        }
+                    match &outcome {
+                        Ok(_) => stats.handshakes.count(HandshakeCount::OutboundDone),
+                        Err(error) => stats.failed(&stats.outbound_failed, error),
                     }
+                    answer.give(outcome);
                 });
+            }
+            // Those under way are answered as their tasks are dropped.
+            commands.close();
+            while let Ok(Command::Dial(dial)) = commands.try_recv() {
+                drop(Answer::new(&dial, deliver.clone()));
             }
         });
     Ok(())
+}
+
+/// Owes a unit the outcome of its dial: calls wait for it. Dropped without one, it says that
+/// the relay stops.
+struct Answer {
+    token: u64,
+    unit: usize,
+    deliver: Option<Deliver>,
+}
+
+impl Answer {
+    fn new(dial: &Dial, deliver: Deliver) -> Self {
+        Self {
+            token: dial.token,
+            unit: dial.unit,
+            deliver: Some(deliver),
+        }
+    }
+
+    fn give(mut self, outcome: Result<Handed, EstablishError>) {
+        self.tell(outcome);
+    }
+
+    fn tell(&mut self, outcome: Result<Handed, EstablishError>) {
+        if let Some(deliver) = self.deliver.take() {
+            let (token, unit) = (self.token, self.unit);
+            deliver(match outcome {
+                Ok(handed) => Outcome::Joined(Box::new(handed)),
+                Err(error) => Outcome::DialFailed { token, unit, error },
+            });
+        }
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.tell(Err(EstablishError::Stopped));
+    }
 }
 
 /// Resolves once `stop` is true or its sender is gone.
@@ -329,14 +362,8 @@ async fn accept(
 
 async fn connect(dial: Dial, bounds: &ControlLimits) -> Result<Handed, EstablishError> {
     let upstream = dial.upstream.clone();
-    // The resolver blocks; it gets a thread, and the connect deadline covers it.
-    let resolve = tokio::task::spawn_blocking(move || {
-        upstream.to_socket_addrs().map(Iterator::collect::<Vec<_>>)
-    });
     let connected = within(bounds.connect_time, async {
-        let addresses = resolve
-            .await
-            .map_err(|error| EstablishError::Unreachable(error.to_string()))??;
+        let addresses = resolve(upstream).await?;
         let mut last = EstablishError::Unreachable(format!("{} has no address", dial.upstream));
         for address in addresses {
             match uring::TcpStream::connect(address).await {
@@ -364,6 +391,24 @@ async fn connect(dial: Dial, bounds: &ControlLimits) -> Result<Handed, Establish
     .await?;
     handed.unit = Some(dial.unit);
     Ok(handed)
+}
+
+/// The system's resolver blocks, so it gets a thread. Not one of the runtime's, which would
+/// keep the runtime from ending until the resolver does.
+async fn resolve(upstream: String) -> Result<Vec<SocketAddr>, EstablishError> {
+    if let Ok(address) = upstream.parse() {
+        return Ok(vec![address]);
+    }
+    let (answer, answered) = tokio::sync::oneshot::channel();
+    std::thread::Builder::new()
+        .name("resolver".into())
+        .spawn(move || {
+            let _ = answer.send(upstream.to_socket_addrs().map(Iterator::collect));
+        })?;
+    let addresses = answered
+        .await
+        .map_err(|_| EstablishError::Unreachable("the resolver failed".into()))?;
+    addresses.map_err(|error| EstablishError::Unreachable(error.to_string()))
 }
 
 /// A future with a deadline. Only for futures that may be dropped: connects and resolution.

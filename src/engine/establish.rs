@@ -40,6 +40,9 @@ pub enum EstablishError {
     /// It took too long.
     #[error("the handshake took too long")]
     TimedOut,
+    /// The relay stops.
+    #[error("the relay is shutting down")]
+    Stopped,
     /// The socket failed.
     #[error("{0}")]
     Socket(#[from] std::io::Error),
@@ -69,6 +72,8 @@ crate::reasons! {
         Ended => "ended",
         /// Deadline.
         TimedOut => "timed_out",
+        /// The relay stopped meanwhile.
+        Stopped => "stopped",
         /// Socket or resolver.
         Socket => "socket",
     }
@@ -87,6 +92,7 @@ impl EstablishError {
             Self::NoServerName => EstablishFailure::ServerName,
             Self::Ended => EstablishFailure::Ended,
             Self::TimedOut => EstablishFailure::TimedOut,
+            Self::Stopped => EstablishFailure::Stopped,
             Self::Socket(_) | Self::Unreachable(_) => EstablishFailure::Socket,
         }
     }

@@ -60,8 +60,10 @@ pub struct Ring {
     io: IoUring,
     buffers: BufferRing,
     wake: Arc<Wake>,
-    /// Slots below this may be registered files.
+    /// Slots below this may be registered files; 0 once the kernel refused one.
     files: u32,
+    /// Which slots are.
+    registered: Vec<bool>,
     /// Operations whose completion has not been seen; memory must outlive them.
     in_flight: u64,
     credited: bool,
@@ -84,6 +86,7 @@ impl Ring {
             buffers,
             wake,
             files,
+            registered: Vec::new(),
             in_flight: 0,
             credited: true,
         };
@@ -103,21 +106,34 @@ impl Ring {
 
     /// Registers a socket in `slot`, so that operations on it skip the descriptor table.
     pub fn register(&mut self, slot: u32, fd: RawFd) {
-        if slot < self.files
-            && self
-                .io
-                .submitter()
-                .register_files_update(slot, &[fd])
-                .is_err()
-        {
-            // A kernel that refuses once would refuse again: plain descriptors from here on.
-            self.files = 0;
+        if slot >= self.files {
+            return;
         }
+        match self.io.submitter().register_files_update(slot, &[fd]) {
+            Ok(_) => {
+                let at = slot as usize;
+                if self.registered.len() <= at {
+                    self.registered.resize(at + 1, false);
+                }
+                self.registered[at] = true;
+            }
+            // A kernel that refuses once would refuse again: plain descriptors
+            // from here on. What is registered stays so until it is forgotten.
+            Err(_) => self.files = 0,
+        }
+    }
+
+    fn is_registered(&self, slot: u32) -> bool {
+        self.registered
+            .get(slot as usize)
+            .is_some_and(|&registered| registered)
     }
 
     /// Forgets a socket; its operations have completed.
     pub fn unregister(&mut self, slot: u32) {
-        if slot < self.files {
+        // A table that still holds the file would keep its connection open.
+        if self.is_registered(slot) {
+            self.registered[slot as usize] = false;
             let _ = self.io.submitter().register_files_update(slot, &[-1]);
         }
     }
@@ -125,7 +141,7 @@ impl Ring {
     /// Arms a receive into provided buffers.
     pub fn receive(&mut self, slot: u32, fd: RawFd) -> io::Result<()> {
         let credit = self.credited.then_some(limits::RECEIVE_CREDIT_OCTETS);
-        let entry = match (credit, slot < self.files) {
+        let entry = match (credit, self.is_registered(slot)) {
             (Some(credit), true) => with_credit(
                 opcode::RecvMulti::new(types::Fixed(slot), GROUP).build(),
                 credit,
@@ -152,7 +168,7 @@ impl Ring {
         let length = u32::try_from(octets.len())
             .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
         let flags = libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
-        let entry = if slot < self.files {
+        let entry = if self.is_registered(slot) {
             opcode::Send::new(types::Fixed(slot), octets.as_ptr(), length)
                 .flags(flags)
                 .build()
@@ -174,8 +190,16 @@ impl Ring {
                 self.in_flight += 1;
                 return Ok(());
             }
-            self.io.submit()?;
+            match self.io.submit() {
+                Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+                submitted => drop(submitted?),
+            }
         }
+    }
+
+    /// Whether something is queued that no [`Ring::enter`] has submitted yet.
+    pub fn has_queued(&mut self) -> bool {
+        !self.io.submission().is_empty()
     }
 
     /// Submits what is queued and lets the kernel post completions, without waiting.
@@ -203,7 +227,7 @@ impl Ring {
 
     /// Moves every posted completion into `out`.
     pub fn completions(&mut self, out: &mut Vec<Completion>) {
-        let mut done = 0;
+        let (mut done, mut unused) = (0, false);
         for entry in self.io.completion() {
             #[allow(clippy::cast_possible_truncation)] // the token was built from a u32
             let slot = entry.user_data() as u32;
@@ -227,14 +251,24 @@ impl Ring {
                         octets: result.unsigned_abs() as usize,
                         armed: more,
                     },
-                    _ => Completion::ReceiveEnded {
-                        slot,
-                        errno: (-result).max(0),
-                    },
+                    buffer => {
+                        // Some kernels take a buffer even for the end of a stream.
+                        if let Some(buffer) = buffer {
+                            self.buffers.give_back(buffer);
+                            unused = true;
+                        }
+                        Completion::ReceiveEnded {
+                            slot,
+                            errno: (-result).max(0),
+                        }
+                    }
                 },
             });
         }
         self.in_flight -= done;
+        if unused {
+            self.buffers.commit();
+        }
     }
 
     /// Octets of a received buffer.

@@ -7,7 +7,7 @@ use super::clock::{SystemRandom, now};
 use super::control::{Handed, Origin};
 use super::ring::{Completion, Ring};
 use super::wake::Wake;
-use crate::association::{Association, AssociationError, Event, SendError};
+use crate::association::{Association, AssociationError, CloseReason, Event, SendError};
 use crate::crypto::IdentityPublic;
 use crate::handshake::Side;
 use crate::limits;
@@ -152,8 +152,12 @@ pub trait Handler {
 enum Phase {
     /// In use.
     Open,
-    /// Reported down; what is queued is sent, then the socket shuts.
+    /// Reported down; what is queued is sent, then our direction of the socket is shut.
     Closing,
+    /// All is sent and our direction is shut; waits for the peer's end. Closing
+    /// at once would reset the connection under the last words if the peer had
+    /// octets on their way to us.
+    Lingering,
     /// shutdown(2) was called; waits for its operations to complete.
     Shut,
 }
@@ -174,6 +178,12 @@ struct Link {
     close_by: Option<Instant>,
 }
 
+impl Link {
+    fn id(&self, slot: u32) -> LinkId {
+        LinkId::new(self.generation, slot)
+    }
+}
+
 /// See the module.
 pub struct Shard {
     ring: Ring,
@@ -187,6 +197,8 @@ pub struct Shard {
     spare: Vec<Vec<u8>>,
     paused: bool,
     waiting: Vec<u32>,
+    /// Links that failed where no handler was at hand; the next turn reports them.
+    broken: Vec<(LinkId, Down)>,
     stats: Arc<ShardStats>,
 }
 
@@ -205,6 +217,7 @@ impl Shard {
             spare: Vec::new(),
             paused: false,
             waiting: Vec::new(),
+            broken: Vec::new(),
             stats,
         })
     }
@@ -295,8 +308,28 @@ impl Shard {
             }
         }
         self.completions = completions;
+        let failed = !self.broken.is_empty();
+        for (id, reason) in std::mem::take(&mut self.broken) {
+            let slot = id.slot();
+            if self.link(slot).is_some_and(|link| link.id(slot) == id) {
+                self.end(slot, &reason, handler);
+                self.shut(slot);
+            }
+        }
         let fired = self.fire_timers(handler);
-        Ok(worked || fired)
+        Ok(worked || failed || fired)
+    }
+
+    /// Whether [`Shard::turn`] has something to do at once: submissions that wait, links that failed.
+    pub fn has_work(&mut self) -> bool {
+        self.ring.has_queued() || !self.broken.is_empty()
+    }
+
+    fn fails(&mut self, slot: u32, reason: Down) {
+        if let Some(link) = self.link(slot) {
+            let id = link.id(slot);
+            self.broken.push((id, reason));
+        }
     }
 
     fn received(
@@ -351,11 +384,13 @@ impl Shard {
         let Some(link) = self.links.get_mut(slot as usize).and_then(Option::as_mut) else {
             return;
         };
-        let id = LinkId::new(link.generation, slot);
-        let result = link
-            .association
-            .handle_octets(plain, now(), &mut |event| handler.event(id, event));
-        self.judge(slot, result, handler);
+        let id = link.id(slot);
+        let mut closed = None;
+        let result = link.association.handle_octets(plain, now(), &mut |event| {
+            note_close(&event, &mut closed);
+            handler.event(id, event);
+        });
+        self.judge(slot, result, closed, handler);
     }
 
     /// What follows from the association's answer.
@@ -363,20 +398,14 @@ impl Shard {
         &mut self,
         slot: u32,
         result: Result<(), AssociationError>,
+        closed: Option<String>,
         handler: &mut dyn Handler,
     ) {
         match result {
             Err(error) => self.end(slot, &Down::Association(Arc::new(error)), handler),
             Ok(()) => {
-                if self
-                    .link(slot)
-                    .is_some_and(|link| link.association.is_closed())
-                {
-                    self.end(
-                        slot,
-                        &Down::Closed("the association was closed".into()),
-                        handler,
-                    );
+                if let Some(how) = closed {
+                    self.end(slot, &Down::Closed(how), handler);
                 }
             }
         }
@@ -412,17 +441,19 @@ impl Shard {
             return;
         };
         match result {
-            Ok(octets) => {
+            Ok(octets) if octets > 0 => {
                 self.stats.work.add(ShardCount::OctetsSent, octets as u64);
                 let done = done + octets;
-                if done < buffer.len() && octets > 0 {
+                if done < buffer.len() {
                     self.submit_send(slot, buffer, done);
                 } else {
                     self.recycle(buffer);
                 }
             }
-            Err(errno) => {
+            Err(libc::EINTR | libc::EAGAIN) => self.submit_send(slot, buffer, done),
+            failed => {
                 self.recycle(buffer);
+                let errno = failed.err().unwrap_or(libc::EPIPE);
                 self.end(
                     slot,
                     &Down::Socket(io::Error::from_raw_os_error(errno).to_string()),
@@ -467,7 +498,10 @@ impl Shard {
         let fd = link.socket.as_raw_fd();
         match self.ring.receive(slot, fd) {
             Ok(()) => link.receiving = true,
-            Err(error) => tracing::error!(%error, "a receive could not be queued"),
+            Err(error) => {
+                tracing::error!(%error, "a receive could not be queued");
+                self.fails(slot, Down::Socket(error.to_string()));
+            }
         }
     }
 
@@ -493,7 +527,7 @@ impl Shard {
             return;
         }
         link.phase = Phase::Closing;
-        let id = LinkId::new(link.generation, slot);
+        let id = link.id(slot);
         link.close_by = Some(now() + limits::CLOSE_TIME);
         self.stats.down.count(reason.reason());
         handler.down(id, reason);
@@ -508,9 +542,23 @@ impl Shard {
             if link.phase == Phase::Open {
                 return;
             }
-            link.phase = Phase::Shut;
-            let _ = link.socket.shutdown(Shutdown::Both);
+            if link.phase != Phase::Shut {
+                link.phase = Phase::Shut;
+                let _ = link.socket.shutdown(Shutdown::Both);
+            }
             self.touch(slot);
+        }
+    }
+
+    /// The last octet of a closing link is with the kernel.
+    fn linger(&mut self, slot: u32) {
+        if let Some(link) = self.links.get_mut(slot as usize).and_then(Option::as_mut) {
+            if link.receiving && link.socket.shutdown(Shutdown::Write).is_ok() {
+                link.phase = Phase::Lingering;
+            } else {
+                // The peer's end was seen, or will not be.
+                self.shut(slot);
+            }
         }
     }
 
@@ -540,13 +588,15 @@ impl Shard {
                 continue;
             };
             link.timer = None;
-            let id = LinkId::new(link.generation, slot);
+            let id = link.id(slot);
             if link.phase == Phase::Open {
                 if link.association.poll_timeout().is_some_and(|at| at <= now) {
-                    let result = link
-                        .association
-                        .handle_timeout(now, &mut |event| handler.event(id, event));
-                    self.judge(slot, result, handler);
+                    let mut closed = None;
+                    let result = link.association.handle_timeout(now, &mut |event| {
+                        note_close(&event, &mut closed);
+                        handler.event(id, event);
+                    });
+                    self.judge(slot, result, closed, handler);
                 }
             } else if link.close_by.is_some_and(|at| at <= now) {
                 self.shut(slot);
@@ -573,7 +623,7 @@ impl Shard {
             return;
         };
         link.dirty = false;
-        if link.sending.is_none() && link.phase != Phase::Shut {
+        if link.sending.is_none() && matches!(link.phase, Phase::Open | Phase::Closing) {
             let mut plain = std::mem::take(&mut self.plain);
             plain.clear();
             let sealed =
@@ -593,8 +643,8 @@ impl Shard {
             }
             if let Err(error) = result {
                 tracing::warn!(%error, "a record could not be sealed");
-                // The receive ends with the socket, and the link is reported down by that.
-                let _ = link.socket.shutdown(Shutdown::Both);
+                let id = link.id(slot);
+                self.broken.push((id, Down::Link(Arc::new(error))));
             }
             let finished = link.phase == Phase::Closing && link.association.queued_octets() == 0;
             if finished {
@@ -603,7 +653,7 @@ impl Shard {
             if link.outgoing.is_empty() {
                 link.outgoing = Vec::new();
                 if finished {
-                    self.shut(slot);
+                    self.linger(slot);
                 }
             } else {
                 let octets = std::mem::take(&mut link.outgoing);
@@ -627,7 +677,7 @@ impl Shard {
         if let Err(error) = queued {
             tracing::error!(%error, "a send could not be queued");
             link.sending = None;
-            let _ = link.socket.shutdown(Shutdown::Both);
+            self.fails(slot, Down::Socket(error.to_string()));
         }
     }
 
@@ -654,7 +704,9 @@ impl Shard {
         };
         let due = match link.phase {
             Phase::Open => link.association.poll_timeout(),
-            Phase::Closing | Phase::Shut => link.close_by,
+            Phase::Closing | Phase::Lingering => link.close_by,
+            // Every operation ends by itself now; nothing is left to be hurried.
+            Phase::Shut => None,
         };
         let Some(due) = due else { return };
         if link.timer.is_none_or(|at| due < at) {
@@ -688,6 +740,14 @@ impl Shard {
         Ok(())
     }
 
+    /// Queues an ERROR about what the peer sent on a channel; the association bounds how many wait.
+    pub fn report(&mut self, link: LinkId, channel: ChannelId, code: u16, text: &str) {
+        if let Some(open) = self.open_link(link) {
+            open.association.report(channel, code, text);
+            self.touch(link.slot());
+        }
+    }
+
     /// Octets queued and not yet sealed; `None` when the link is gone.
     pub fn queued_octets(&mut self, link: LinkId) -> Option<usize> {
         self.open_link(link)
@@ -716,13 +776,32 @@ impl Shard {
             .zip(&self.links)
             .filter_map(|(slot, link)| link.as_ref().map(|link| (slot, link)))
             .filter(|(_, link)| link.phase == Phase::Open)
-            .map(|(slot, link)| LinkId::new(link.generation, slot))
+            .map(|(slot, link)| link.id(slot))
             .collect()
     }
 
     /// Links that still exist, the closing ones included.
     pub fn links(&self) -> usize {
         self.links.len() - self.free.len()
+    }
+}
+
+/// Remembers in words how an association ended in order. What the peer wrote is quoted.
+fn note_close(event: &Event<'_>, closed: &mut Option<String>) {
+    if let Event::Closed(reason) = event {
+        *closed = Some(match reason {
+            CloseReason::Local => "closed by this end".into(),
+            CloseReason::LocalTimeout => {
+                "closed by this end; the peer did not acknowledge it".into()
+            }
+            CloseReason::Peer { code, text } if text.is_empty() => {
+                format!("closed by the peer with code {code}")
+            }
+            CloseReason::Peer { code, text } => {
+                format!("closed by the peer with code {code}: {text:?}")
+            }
+            CloseReason::Failed(error) => error.to_string(),
+        });
     }
 }
 

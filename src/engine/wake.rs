@@ -32,9 +32,11 @@ impl Wake {
         })
     }
 
-    /// Wakes the owner if it sleeps or is about to. Costs one load when it is awake.
+    /// Wakes the owner if it sleeps or is about to. Costs one atomic exchange when it is awake.
     pub fn ring(&self) {
-        if self.asleep.swap(false, Ordering::AcqRel) {
+        // Sequentially consistent, as is `prepare_sleep`: of "I push, then look whether you
+        // sleep" and "I say that I sleep, then look for what was pushed" one must see the other.
+        if self.asleep.swap(false, Ordering::SeqCst) {
             self.ring_always();
         }
     }
