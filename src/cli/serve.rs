@@ -75,25 +75,30 @@ fn until_stopped(relay: Relay, mut signals: Signals) -> Result<(), CliError> {
             }
         })
         .map_err(|error| CliError(format!("cannot wait for signals: {error}")))?;
-    loop {
+    let asked = loop {
         match stop.recv_timeout(WATCH_TIME) {
             Ok(signal) => {
                 tracing::info!(signal, "shutting down");
-                break;
+                break true;
             }
             Err(mpsc::RecvTimeoutError::Timeout) if !relay.is_broken() => {}
             Err(_) => {
                 tracing::error!("a thread of the relay ended; shutting down");
-                break;
+                break false;
             }
         }
-    }
+    };
     let stopped = relay
         .shut_down()
         .map_err(|error| CliError(error.to_string()));
     handle.close();
     let _ = waiter.join();
-    stopped
+    // A supervisor must see that nobody asked for this end.
+    stopped.and(if asked {
+        Ok(())
+    } else {
+        Err(CliError("a thread of the relay ended".into()))
+    })
 }
 
 /// `call`: one exchange; prints the reply, or each event, on a line of its own.

@@ -187,7 +187,7 @@ impl Mapping {
     /// Whether an output waits.
     pub fn has_output(&self) -> bool {
         match self {
-            Self::Inline(_) => false,
+            Self::Inline(mapper) => mapper.has_output(),
             Self::Workers(ports) => ports.iter().any(|port| !port.from.is_empty()),
         }
     }
@@ -213,7 +213,8 @@ struct Bell {
 
 impl Doorbell for Bell {
     fn ring(&self) {
-        if self.asleep.swap(false, Ordering::AcqRel) {
+        // Sequentially consistent for the reason given at `engine::wake::Wake::ring`.
+        if self.asleep.swap(false, Ordering::SeqCst) {
             self.unparker.unpark();
         }
     }
@@ -288,17 +289,25 @@ impl Workers {
         })
     }
 
-    /// Ends the workers; the units are gone by now.
-    pub fn stop(self) {
+    /// Whether a worker ended although nobody asked it to.
+    pub fn is_broken(&self) -> bool {
+        self.threads.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Ends the workers; the units are gone by now. False when one had panicked.
+    pub fn stop(self) -> bool {
         self.stop.store(true, Ordering::Release);
         for bell in &self.bells {
             bell.unparker.unpark();
         }
+        let mut sound = true;
         for thread in self.threads {
             if thread.join().is_err() {
                 tracing::error!("a mapping worker panicked");
+                sound = false;
             }
         }
+        sound
     }
 }
 

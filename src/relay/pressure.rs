@@ -14,7 +14,16 @@ struct Level {
     /// Octets handed in by edges and not yet queued there.
     coming: usize,
     high: bool,
-    waiting: Vec<Waker>,
+    waiting: Waiting,
+}
+
+/// Who is to be woken, each once however often it asked.
+type Waiting = HashMap<(usize, usize), Waker>;
+
+/// What tells one waker from another.
+fn key(waker: &Waker) -> (usize, usize) {
+    let table = std::ptr::from_ref(waker.vtable());
+    (waker.data() as usize, table as usize)
 }
 
 impl Level {
@@ -23,14 +32,14 @@ impl Level {
     }
 
     /// Hysteresis between the two marks; gives back who must be woken.
-    fn judge(&mut self) -> Vec<Waker> {
+    fn judge(&mut self) -> Waiting {
         if self.octets() >= limits::OUTBOUND_QUEUE_HIGH_OCTETS {
             self.high = true;
         } else if self.octets() <= limits::OUTBOUND_QUEUE_LOW_OCTETS {
             self.high = false;
             return std::mem::take(&mut self.waiting);
         }
-        Vec::new()
+        Waiting::new()
     }
 }
 
@@ -43,8 +52,8 @@ pub struct Pressure {
     stalled: bool,
 }
 
-fn wake(wakers: Vec<Waker>) {
-    for waker in wakers {
+fn wake(wakers: Waiting) {
+    for waker in wakers.into_values() {
         waker.wake();
     }
 }
@@ -114,7 +123,7 @@ impl Pressure {
     pub fn poll_ready(&mut self, association: AssociationId, cx: &mut Context<'_>) -> Poll<()> {
         match self.levels.get_mut(&association) {
             Some(level) if level.high || self.stalled => {
-                level.waiting.push(cx.waker().clone());
+                level.waiting.insert(key(cx.waker()), cx.waker().clone());
                 Poll::Pending
             }
             _ => Poll::Ready(()),
@@ -160,6 +169,7 @@ mod tests {
         pressure.open(id);
         assert!(pressure.poll_ready(id, &mut cx).is_ready());
         pressure.coming(id, limits::OUTBOUND_QUEUE_HIGH_OCTETS);
+        assert!(pressure.poll_ready(id, &mut cx).is_pending());
         assert!(pressure.poll_ready(id, &mut cx).is_pending());
         pressure.mapped(id, limits::OUTBOUND_QUEUE_HIGH_OCTETS);
         pressure.queued(id, limits::OUTBOUND_QUEUE_LOW_OCTETS + 1);

@@ -262,7 +262,9 @@ impl Relay {
 
     /// Whether a thread ended although nobody asked it to.
     pub fn is_broken(&self) -> bool {
-        self.control.is_finished() || self.threads.iter().any(JoinHandle::is_finished)
+        self.control.is_finished()
+            || self.threads.iter().any(JoinHandle::is_finished)
+            || self.workers.as_ref().is_some_and(Workers::is_broken)
     }
 
     /// Takes nothing new, lets what is under way finish within the grace, closes
@@ -282,7 +284,9 @@ impl Relay {
             }
         }
         if let Some(workers) = self.workers {
-            workers.stop();
+            if !workers.stop() {
+                outcome = Err(RelayError::Thread("a mapping worker panicked".into()));
+            }
         }
         match self.control.join() {
             Ok(Ok(())) => {}

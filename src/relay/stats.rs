@@ -21,6 +21,8 @@ reasons! {
         FramesOpened => "frames_opened",
         /// ERROR frames received.
         PeerErrors => "peer_errors",
+        /// Bad bridge frames answered with a core ERROR (ruling R26).
+        ErrorsReported => "errors_reported",
         /// Associations closed because HELLO repeats another server name, or none (ruling R12).
         ServerNameMismatches => "server_name_mismatches",
         /// Associations closed because their service parameters are no header values (ruling R13).

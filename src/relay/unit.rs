@@ -11,7 +11,7 @@ use super::stats::{UnitCount, UnitStats};
 use crate::a2a::port::{
     AssociationId, AssociationInfo, CallId, DownReason, Input, Output, ServiceParameters, Side,
 };
-use crate::association::{Event, PROTOCOL_A2A, Peer};
+use crate::association::{Code, Event, PROTOCOL_A2A, Peer};
 use crate::edge::EdgeError;
 use crate::edge::call::CallSink;
 use crate::edge::egress::Egress;
@@ -37,6 +37,9 @@ mod calls;
 /// How long nothing must be under way before a draining unit closes its
 /// associations: a reply may still be with a mapping worker.
 const QUIET_TIME: Duration = Duration::from_millis(40);
+
+/// How soon a unit offers a worker again what it did not take.
+const STALL_TIME: Duration = Duration::from_millis(1);
 
 /// What a unit is told from outside.
 pub enum Message {
@@ -173,6 +176,10 @@ struct Loop {
     /// While draining: since when nothing is under way.
     idle_since: Option<Instant>,
     closed_all: bool,
+    /// A worker took no more at the end of the last turn.
+    stalled: bool,
+    /// What was last said to be on its way out.
+    published: usize,
 }
 
 /// Runs a unit on the calling thread until it was drained.
@@ -247,22 +254,16 @@ async fn work(setup: Setup) -> io::Result<()> {
         drain_by: None,
         idle_since: None,
         closed_all: false,
+        stalled: false,
+        published: 0,
     };
     let doorbell = Doorbell::new(wake.clone())?;
+    let mut inbox_open = true;
     loop {
         let mut worked = false;
         while let Ok(message) = inbox.try_recv() {
             worked = true;
-            match message {
-                Message::Outcome(outcome) => unit_loop.outcome(outcome),
-                Message::Task(task) => task(port.clone()),
-                Message::Drain => {
-                    port.draining.set(true);
-                    let _ = stop_edges.send(true);
-                    unit_loop.drain_by =
-                        Some(now() + unit_loop.relay.settings.limits.shutdown_grace);
-                }
-            }
+            unit_loop.message(message, &stop_edges);
         }
         worked |= unit_loop.turn()?;
         if unit_loop.drained() {
@@ -274,7 +275,9 @@ async fn work(setup: Setup) -> io::Result<()> {
             continue;
         }
         wake.prepare_sleep();
-        if unit_loop.turn()? || unit_loop.mapping.has_output() {
+        // Once more, since nobody rings for what came before. Nothing that this turn left
+        // may be slept on: a submission that waits would never be made, for example.
+        if unit_loop.turn()? || unit_loop.has_work() {
             wake.awake();
             continue;
         }
@@ -282,15 +285,11 @@ async fn work(setup: Setup) -> io::Result<()> {
         tokio::select! {
             rung = doorbell.rung() => rung?,
             () = port.notify.notified() => {}
-            message = inbox.recv() => match message {
-                Some(Message::Outcome(outcome)) => unit_loop.outcome(outcome),
-                Some(Message::Task(task)) => task(port.clone()),
-                Some(Message::Drain) | None => {
-                    port.draining.set(true);
-                    let _ = stop_edges.send(true);
-                    unit_loop.drain_by = Some(now() + unit_loop.relay.settings.limits.shutdown_grace);
-                }
-            },
+            message = inbox.recv(), if inbox_open => {
+                // Nobody is left to say it: the relay was dropped.
+                inbox_open = message.is_some();
+                unit_loop.message(message.unwrap_or(Message::Drain), &stop_edges);
+            }
             () = sleep_until(timer) => {}
         }
         wake.awake();
@@ -305,6 +304,24 @@ async fn sleep_until(at: Option<Instant>) {
 }
 
 impl Loop {
+    fn message(&mut self, message: Message, stop_edges: &watch::Sender<bool>) {
+        match message {
+            Message::Outcome(outcome) => self.outcome(outcome),
+            Message::Task(task) => task(self.port.clone()),
+            Message::Drain => {
+                self.port.draining.set(true);
+                let _ = stop_edges.send(true);
+                let grace = self.relay.settings.limits.shutdown_grace;
+                self.drain_by.get_or_insert(now() + grace);
+            }
+        }
+    }
+
+    /// Whether another turn would find something to do.
+    fn has_work(&mut self) -> bool {
+        self.mapping.has_output() || self.shard.has_work()
+    }
+
     /// One round: the shard's completions, the mailbox, the mapper's outputs, then the seals.
     fn turn(&mut self) -> io::Result<bool> {
         let mut ear = Ear {
@@ -322,10 +339,20 @@ impl Loop {
         worked |= self.work_outputs();
         self.mapping.ring();
         let stalled = self.mapping.is_stalled();
+        let resumed = self.stalled && !stalled;
+        self.stalled = stalled;
         self.port.pressure.borrow_mut().stall(stalled);
         self.shard.pause(stalled);
         self.shard.flush();
-        self.measure();
+        worked |= self.measure();
+        if resumed {
+            // Calls that waited for the workers, on associations with nothing to send.
+            let pools = self.port.pools.borrow().with_waiting();
+            for pool in pools {
+                self.release_waiting(pool);
+            }
+            worked = true;
+        }
         Ok(worked)
     }
 
@@ -422,7 +449,9 @@ impl Loop {
             server_name: line.info.server_name.clone(),
             peer: line.info.peer.to_string().into(),
             document_binding,
-            carries_a2a: peer.hello.is_none() || peer.selects(u64::from(PROTOCOL_A2A)),
+            carries_a2a: peer.hello.is_none()
+                || (peer.selects(u64::from(PROTOCOL_A2A))
+                    && peer.selects(u64::from(ChannelId::BRIDGE.0))),
             hello: peer.hello.is_some(),
             parameters,
         };
@@ -478,6 +507,8 @@ impl Loop {
 
     fn outcome(&mut self, outcome: Outcome) {
         match outcome {
+            // Too late: the associations have been told to close.
+            Outcome::Joined(_) if self.closed_all => {}
             Outcome::Joined(handed) => {
                 let origin = handed.origin;
                 let mut ear = Ear {
@@ -502,7 +533,16 @@ impl Loop {
                 if let Some(pool) = self.dials.remove(&token) {
                     let timed_out =
                         matches!(error, crate::engine::establish::EstablishError::TimedOut);
-                    tracing::warn!(%error, "no association with the upstream");
+                    let route = self
+                        .port
+                        .pools
+                        .borrow_mut()
+                        .get(pool)
+                        .map(|pool| pool.route);
+                    let upstream = route
+                        .and_then(|route| self.relay.settings.routes.get(route))
+                        .map_or("", |route| route.upstream.as_str());
+                    tracing::warn!(upstream, %error, "no association with the upstream");
                     self.fail_waiting(pool, &error.to_string(), timed_out);
                 }
             }
@@ -587,10 +627,16 @@ impl Loop {
                     channel,
                     message,
                 } => {
-                    let mut body = 1u16.to_be_bytes().to_vec();
-                    body.extend_from_slice(message.as_bytes());
-                    body.truncate(2 + limits::ERROR_TEXT_OCTETS_MAX);
-                    self.send(association, ChannelId(channel), FrameType::ERROR, body);
+                    self.stats.count(UnitCount::ErrorsReported);
+                    tracing::debug!(association = association.0, channel, %message, "bad bridge frame");
+                    if let Some(line) = self.lines.get(&association) {
+                        self.shard.report(
+                            line.link,
+                            ChannelId(channel),
+                            Code::PROTOCOL.0,
+                            &message,
+                        );
+                    }
                 }
             }
         }
@@ -626,10 +672,19 @@ impl Loop {
     }
 
     /// Tells the pressure gauge what is still queued, and lets waiting calls go where it has fallen.
-    fn measure(&mut self) {
-        if self.busy.is_empty() {
-            return;
+    /// True when there were such calls.
+    fn measure(&mut self) -> bool {
+        let released = !self.busy.is_empty() && self.measure_busy();
+        // Also when an association has just taken its octets with it.
+        let total = self.port.pressure.borrow().total();
+        if total != self.published {
+            self.published = total;
+            self.relay.publish_octets(self.unit, total);
         }
+        released
+    }
+
+    fn measure_busy(&mut self) -> bool {
         let mut calm = Vec::new();
         for &association in &self.busy {
             let link = self.lines.get(&association).map(|line| line.link);
@@ -656,11 +711,11 @@ impl Loop {
         for association in calm {
             self.busy.remove(&association);
         }
+        let released = !drained.is_empty();
         for pool in drained {
             self.release_waiting(pool);
         }
-        self.relay
-            .publish_octets(self.unit, self.port.pressure.borrow().total());
+        released
     }
 
     fn next_timer(&self) -> Option<Instant> {
@@ -669,10 +724,9 @@ impl Loop {
         let drain = self
             .drain_by
             .map(|by| by.min(now() + Duration::from_millis(20)));
-        match (shard, drain) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        // A worker that made room need not have anything to say that would ring.
+        let stalled = self.stalled.then(|| now() + STALL_TIME);
+        [shard, drain, stalled].into_iter().flatten().min()
     }
 
     /// Whether the unit may stop: everything under way has ended, or the grace has, and the peers know.

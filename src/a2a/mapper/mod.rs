@@ -144,6 +144,11 @@ impl Mapper {
         }
     }
 
+    /// Whether [`Mapper::poll_output`] would give one.
+    pub fn has_output(&self) -> bool {
+        !self.outputs.is_empty()
+    }
+
     /// The next output, in order.
     pub fn poll_output(&mut self) -> Option<Output> {
         let output = self.outputs.pop_front();
