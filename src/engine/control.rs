@@ -27,6 +27,10 @@ use tokio_uring::net as uring;
 
 /// Octets read at once during a handshake.
 const READ_OCTETS: usize = 16 * 1024;
+/// How long a refused peer's octets are read and thrown away, at most.
+const PART_TIME: Duration = Duration::from_millis(250);
+/// How many reads that may take, at most.
+const PART_READS: usize = 16;
 /// Pause after accept(2) failed, for example because descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -436,6 +440,9 @@ async fn shake_hands(
         })
     };
     let result = drive(&stream, &mut establish).await;
+    if result.is_err() && !expired.get() {
+        part(&stream, &mut establish).await;
+    }
     watchdog.abort();
     let established = match result {
         Ok(established) => established,
@@ -453,6 +460,33 @@ async fn shake_hands(
         address,
         unit: None,
     })
+}
+
+/// Ends a refused connection so that the peer reads an end and not a reset,
+/// which octets of its that nobody read would cause.
+async fn part(stream: &Rc<uring::TcpStream>, establish: &mut Establish) {
+    let mut out = Vec::new();
+    establish.close(&mut out);
+    if !out.is_empty() {
+        let _ = stream.write_all(out).await;
+    }
+    let _ = stream.shutdown(Shutdown::Write);
+    let hurry = {
+        let stream = stream.clone();
+        tokio_uring::spawn(async move {
+            tokio::time::sleep(PART_TIME).await;
+            let _ = stream.shutdown(Shutdown::Both);
+        })
+    };
+    let mut buffer = vec![0u8; READ_OCTETS];
+    for _ in 0..PART_READS {
+        let (result, read) = stream.read(buffer).await;
+        buffer = read;
+        if !matches!(result, Ok(octets) if octets > 0) {
+            break;
+        }
+    }
+    hurry.abort();
 }
 
 async fn drive(

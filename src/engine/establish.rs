@@ -216,6 +216,12 @@ impl Establish {
         Ok(())
     }
 
+    /// Ends the link in order, as far as it was established; octets to send are appended to `out`.
+    pub fn close(&mut self, out: &mut Vec<u8>) {
+        // What cannot be sealed any more need not be said either.
+        let _ = self.tls.close(out);
+    }
+
     /// Once [`Establish::handle_octets`] gave the keys.
     pub fn join(self, established: Established) -> Joined {
         Joined {
