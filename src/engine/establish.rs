@@ -162,6 +162,19 @@ impl Establish {
         octets: &mut [u8],
         out: &mut Vec<u8>,
     ) -> Result<Option<Box<Established>>, EstablishError> {
+        let result = self.advance(octets, out);
+        if result.is_err() {
+            // Nothing where TLS is not up or has sent its alert.
+            let _ = self.tls.close(out);
+        }
+        result
+    }
+
+    fn advance(
+        &mut self,
+        octets: &mut [u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Box<Established>>, EstablishError> {
         let plain = &mut self.plain;
         self.tls
             .handle_octets(octets, out, &mut |octets| plain.extend_from_slice(octets))?;

@@ -10,6 +10,7 @@ use rustls::sign::CertifiedKey;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError};
 use rustls::{ClientConfig, ServerConfig};
 use rustls_pki_types::ServerName;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// TLS record header: type, version, length.
@@ -30,7 +31,7 @@ pub struct Tls {
     connection: Connection,
     /// Ciphertext that is not yet a whole record.
     held: Vec<u8>,
-    server_name: Arc<OnceLock<String>>,
+    seen: Arc<Seen>,
     established: bool,
     peer_closed: bool,
     close_sent: bool,
@@ -44,6 +45,13 @@ impl std::fmt::Debug for Tls {
             .field("peer_closed", &self.peer_closed)
             .finish_non_exhaustive()
     }
+}
+
+/// What a responder's certificate resolver saw of the client.
+#[derive(Debug, Default)]
+struct Seen {
+    server_name: OnceLock<String>,
+    without_alpn: AtomicBool,
 }
 
 /// What one pass over the ciphertext needs next.
@@ -146,15 +154,15 @@ impl Tls {
     /// The responder's end.
     pub fn server(config: &Arc<ServerConfig>) -> Result<Self, LinkError> {
         // rustls' unbuffered server does not tell the SNI; its certificate resolver sees it.
-        let seen = Arc::new(OnceLock::new());
+        let seen = Arc::new(Seen::default());
         let mut own = ServerConfig::clone(config);
-        own.cert_resolver = Arc::new(NameSeen {
+        own.cert_resolver = Arc::new(Watched {
             resolver: config.cert_resolver.clone(),
             seen: seen.clone(),
         });
         let connection = UnbufferedServerConnection::new(Arc::new(own))?;
         Ok(Self {
-            server_name: seen,
+            seen,
             ..Self::new(Connection::Server(Box::new(connection)))
         })
     }
@@ -163,7 +171,7 @@ impl Tls {
         Self {
             connection,
             held: Vec::new(),
-            server_name: Arc::default(),
+            seen: Arc::default(),
             established: false,
             peer_closed: false,
             close_sent: false,
@@ -243,18 +251,37 @@ impl Tls {
                 Ok(Step::Again) => {}
                 Ok(Step::Stop) => break,
                 Err(error) => {
-                    // rustls has one alert to send; driving it any further would
-                    // repeat the failure, which it does not expect.
-                    let (_, _) = self.step(&mut octets[used..], out, &mut |_| {});
+                    // rustls has an alert to send, perhaps behind a part of its flight;
+                    // driving it any further would repeat the failure, which it does
+                    // not expect.
+                    while self.wants_write() {
+                        let (_, step) = self.step(&mut octets[used..], out, &mut |_| {});
+                        if step.is_err() {
+                            break;
+                        }
+                    }
                     self.failed = true;
+                    if self.seen.without_alpn.load(Ordering::Relaxed) {
+                        return Err(LinkError::Alpn);
+                    }
                     return Err(error);
                 }
             }
         }
         if self.established && !was_established && self.alpn() != Some(ALPN) {
+            // A responder that ignored ALPN. rustls lets us say no more than this.
+            let _ = self.close(out);
+            self.failed = true;
             return Err(LinkError::Alpn);
         }
         Ok(used)
+    }
+
+    fn wants_write(&self) -> bool {
+        match &self.connection {
+            Connection::Client(connection) => connection.wants_write(),
+            Connection::Server(connection) => connection.wants_write(),
+        }
     }
 
     fn step(
@@ -356,7 +383,7 @@ impl Tls {
 
     /// The SNI a responder received.
     pub fn server_name(&self) -> Option<&str> {
-        self.server_name.get().map(String::as_str)
+        self.seen.server_name.get().map(String::as_str)
     }
 
     /// Name of the negotiated group, for logs.
@@ -376,17 +403,22 @@ impl Tls {
     }
 }
 
-/// Notes the SNI on its way to the certificate.
+/// Notes the SNI on its way to the certificate, and gives none to a client
+/// without ALPN: rustls refuses only one that offers other protocols.
 #[derive(Debug)]
-struct NameSeen {
+struct Watched {
     resolver: Arc<dyn ResolvesServerCert>,
-    seen: Arc<OnceLock<String>>,
+    seen: Arc<Seen>,
 }
 
-impl ResolvesServerCert for NameSeen {
+impl ResolvesServerCert for Watched {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         if let Some(name) = hello.server_name() {
-            let _ = self.seen.set(name.to_owned());
+            let _ = self.seen.server_name.set(name.to_owned());
+        }
+        if hello.alpn().is_none() {
+            self.seen.without_alpn.store(true, Ordering::Relaxed);
+            return None;
         }
         self.resolver.resolve(hello)
     }
@@ -452,10 +484,130 @@ mod tests {
             Tls::client(Arc::new(without), "agent.test").unwrap(),
             Tls::server(&server).unwrap(),
         );
-        assert!(matches!(
-            shake(&mut client, &mut server),
-            Err(LinkError::Alpn)
-        ));
+        let (mut up, mut down) = (Vec::new(), Vec::new());
+        client.handle_octets(&mut [], &mut up, &mut |_| {}).unwrap();
+        let refused = server.handle_octets(&mut up, &mut down, &mut |_| {});
+        assert!(matches!(refused, Err(LinkError::Alpn)), "{refused:?}");
+        let told = client.handle_octets(&mut down, &mut up, &mut |_| {});
+        let Err(LinkError::Tls(rustls::Error::AlertReceived(_))) = told else {
+            panic!("an alert tells the client: {told:?}");
+        };
+    }
+
+    #[test]
+    fn a_client_of_another_protocol_is_refused() {
+        let (client, server) = configs();
+        let mut other = (*client).clone();
+        other.alpn_protocols = vec![b"h2".to_vec()];
+        let (mut client, mut server) = (
+            Tls::client(Arc::new(other), "agent.test").unwrap(),
+            Tls::server(&server).unwrap(),
+        );
+        let (mut up, mut down) = (Vec::new(), Vec::new());
+        client.handle_octets(&mut [], &mut up, &mut |_| {}).unwrap();
+        let refused = server.handle_octets(&mut up, &mut down, &mut |_| {});
+        assert!(matches!(refused, Err(LinkError::Alpn)), "{refused:?}");
+        let told = client.handle_octets(&mut down, &mut up, &mut |_| {});
+        assert!(matches!(told, Err(LinkError::Alpn)), "{told:?}");
+    }
+
+    #[test]
+    fn a_server_that_ignores_alpn_is_left_with_close_notify() {
+        let (client, server) = configs();
+        let mut without = (*server).clone();
+        without.alpn_protocols.clear();
+        let (mut client, mut server) = (
+            Tls::client(client, "agent.test").unwrap(),
+            Tls::server(&Arc::new(without)).unwrap(),
+        );
+        let (mut up, mut down) = (Vec::new(), Vec::new());
+        client.handle_octets(&mut [], &mut up, &mut |_| {}).unwrap();
+        server
+            .handle_octets(&mut up, &mut down, &mut |_| {})
+            .unwrap();
+        up.clear();
+        let left = client.handle_octets(&mut down, &mut up, &mut |_| {});
+        assert!(matches!(left, Err(LinkError::Alpn)), "{left:?}");
+        assert!(client.encrypt(b"x", &mut Vec::new()).is_err());
+        // The server finds the missing ALPN itself, or would see the end.
+        let _ = server.handle_octets(&mut up, &mut down, &mut |_| {});
+        assert!(server.is_peer_closed() || server.failed);
+    }
+
+    impl Tls {
+        fn refresh(&mut self) {
+            let refreshed = match &mut self.connection {
+                Connection::Client(connection) => {
+                    match connection.process_tls_records(&mut []).state.unwrap() {
+                        ConnectionState::WriteTraffic(state) => state.refresh_traffic_keys(),
+                        state => panic!("{state:?}"),
+                    }
+                }
+                Connection::Server(connection) => {
+                    match connection.process_tls_records(&mut []).state.unwrap() {
+                        ConnectionState::WriteTraffic(state) => state.refresh_traffic_keys(),
+                        state => panic!("{state:?}"),
+                    }
+                }
+            };
+            refreshed.unwrap();
+        }
+    }
+
+    fn carry(from: &mut Tls, to: &mut Tls, message: &[u8], back: &mut Vec<u8>) {
+        let mut sealed = Vec::new();
+        from.encrypt(message, &mut sealed).unwrap();
+        let mut got = Vec::new();
+        // Cut so that a key update's record straddles too.
+        for chunk in sealed.chunks_mut(7) {
+            to.handle_octets(chunk, back, &mut |plain| got.extend_from_slice(plain))
+                .unwrap();
+        }
+        assert!(got == message);
+    }
+
+    /// RFC 8446 §4.6.3: either end renews its keys and asks the other to, in mid-traffic,
+    /// also while part of a record has arrived.
+    #[test]
+    fn keys_are_renewed_both_ways() {
+        let (client, server) = configs();
+        let (mut client, mut server) = (
+            Tls::client(client, "agent.test").unwrap(),
+            Tls::server(&server).unwrap(),
+        );
+        shake(&mut client, &mut server).unwrap();
+        let message: Vec<u8> = (0..40_000u32).map(|n| (n % 251) as u8).collect();
+        for round in 0..6 {
+            let (from, to) = if round % 2 == 0 {
+                (&mut client, &mut server)
+            } else {
+                (&mut server, &mut client)
+            };
+            from.refresh();
+            let mut answer = Vec::new();
+            carry(from, to, &message, &mut answer);
+            // What the update made the other end say at once, if anything, is only an update.
+            from.handle_octets(&mut answer, &mut Vec::new(), &mut |_| {
+                panic!("no plaintext was sent")
+            })
+            .unwrap();
+            carry(to, from, &message, &mut Vec::new());
+            carry(from, to, b"after", &mut Vec::new());
+        }
+        // Half a record of the peer is held while we renew and write.
+        let mut sealed = Vec::new();
+        server.encrypt(&message, &mut sealed).unwrap();
+        let (first, second) = sealed.split_at_mut(20_000);
+        let mut got = Vec::new();
+        client
+            .handle_octets(first, &mut Vec::new(), &mut |p| got.extend_from_slice(p))
+            .unwrap();
+        assert!(!client.held.is_empty());
+        carry(&mut client, &mut server, b"between", &mut Vec::new());
+        client
+            .handle_octets(second, &mut Vec::new(), &mut |p| got.extend_from_slice(p))
+            .unwrap();
+        assert!(got == message);
     }
 
     #[test]
