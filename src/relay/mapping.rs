@@ -295,19 +295,29 @@ impl Workers {
     }
 
     /// Ends the workers; the units are gone by now. False when one had panicked.
-    pub fn stop(self) -> bool {
-        self.stop.store(true, Ordering::Release);
-        for bell in &self.bells {
-            bell.unparker.unpark();
-        }
+    pub fn stop(mut self) -> bool {
+        self.tell();
         let mut sound = true;
-        for thread in self.threads {
+        for thread in std::mem::take(&mut self.threads) {
             if thread.join().is_err() {
                 tracing::error!("a mapping worker panicked");
                 sound = false;
             }
         }
         sound
+    }
+
+    fn tell(&self) {
+        self.stop.store(true, Ordering::Release);
+        for bell in &self.bells {
+            bell.unparker.unpark();
+        }
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.tell();
     }
 }
 
