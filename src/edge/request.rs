@@ -18,7 +18,7 @@ use http::header::{EXPECT, HOST, IF_NONE_MATCH};
 use http::uri::Authority;
 use http::{Method, Request, Version};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -96,23 +96,32 @@ impl Ingress {
         mapping: &M,
         account: &mut Account,
     ) -> Result<Answered, Failure> {
-        let (route, resource) =
-            find(&self.settings.routes, request.uri().path()).ok_or(Failure::NotFound)?;
+        let Some((route, resource)) = find(&self.settings.routes, request.uri().path()) else {
+            return Err(unread(request, Failure::NotFound));
+        };
         let (index, path) = (route.route, &route.path);
         account.route = Some(index);
         let method = request.method();
         match resource {
             Resource::Endpoint if method == Method::POST => {
-                if let Some(tokens) = &self.tokens {
-                    tokens.check(request.headers())?;
+                if let Some(tokens) = &self.tokens
+                    && let Err(failure) = tokens.check(request.headers())
+                {
+                    return Err(unread(request, failure));
                 }
                 self.call(request, index, mapping, account).await
             }
-            Resource::Endpoint => Err(Failure::MethodNotAllowed { allow: "POST" }),
+            Resource::Endpoint => {
+                let failure = Failure::MethodNotAllowed { allow: "POST" };
+                Err(unread(request, failure))
+            }
             Resource::Card if method == Method::GET || method == Method::HEAD => {
                 self.card(&request, index, path, client, mapping).await
             }
-            Resource::Card => Err(Failure::MethodNotAllowed { allow: "GET, HEAD" }),
+            Resource::Card => {
+                let failure = Failure::MethodNotAllowed { allow: "GET, HEAD" };
+                Err(unread(request, failure))
+            }
         }
     }
 
@@ -123,7 +132,10 @@ impl Ingress {
         mapping: &M,
         account: &mut Account,
     ) -> Result<Answered, Failure> {
-        let parameters = parameters::collect(request.headers(), request.uri().query())?;
+        let parameters = match parameters::collect(request.headers(), request.uri().query()) {
+            Ok(parameters) => parameters,
+            Err(failure) => return Err(unread(request, failure)),
+        };
         let object = self.object(request).await?;
         let (call, streaming) = match classify(&object) {
             Classified::Invalid(answer) => {
@@ -186,7 +198,7 @@ impl Ingress {
     /// The request's body, whole or not at all.
     async fn object(self: &Rc<Self>, request: Request<Incoming>) -> Result<Bytes, Failure> {
         let octets_max = self.settings.body_octets_max;
-        let linger = request.version() < Version::HTTP_2 && !request.headers().contains_key(EXPECT);
+        let linger = lingers(&request);
         let mut body = request.into_body();
         let read = read_whole(
             &mut body,
@@ -203,8 +215,6 @@ impl Ingress {
             Err(ReadError::Broken(_)) => return Err(Failure::BodyBroken),
         };
         if linger {
-            // Closing a socket with unread octets resets it, and the client
-            // that is still sending would never see the answer.
             tokio::task::spawn_local(linger_over(body));
         }
         Err(failure)
@@ -291,6 +301,20 @@ impl Ingress {
             None => format!("{scheme}://{}", client.local),
         }
     }
+}
+
+/// Refuses a request whose body nobody reads.
+fn unread(request: Request<Incoming>, failure: Failure) -> Failure {
+    if !request.body().is_end_stream() && lingers(&request) {
+        tokio::task::spawn_local(linger_over(request.into_body()));
+    }
+    failure
+}
+
+/// Whether a refused body must still be read: closing a socket with unread octets
+/// resets it, and the client that is still sending would never see the answer.
+fn lingers(request: &Request<Incoming>) -> bool {
+    request.version() < Version::HTTP_2 && !request.headers().contains_key(EXPECT)
 }
 
 /// Reads on for a while, discarding.

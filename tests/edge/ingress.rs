@@ -205,6 +205,44 @@ fn a_client_that_sends_on_still_sees_the_refusal() {
     });
 }
 
+/// A refusal that needs no body does not break the connection of a client that sends one.
+#[test]
+fn a_client_that_sends_on_sees_every_early_refusal() {
+    run(async {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "alpha\n").unwrap();
+        let mut settings = settings();
+        settings.token_file = Some(file.path().into());
+        settings.body_octets_max = 32 << 20;
+        let mut edge = Edge::with(settings, IngressBounds::default());
+        let body = vec![b'x'; 8 << 20];
+        let token = "Authorization: Bearer alpha\r\n";
+        for (path, header, status) in [
+            ("/a", "", 401),
+            ("/nowhere", token, 404),
+            ("/a/.well-known/agent-card.json", token, 405),
+            (
+                "/a",
+                "Authorization: Bearer alpha\r\nA2A-Version: \u{fc}\r\n",
+                400,
+            ),
+        ] {
+            let mut http = edge.connect().await;
+            let head = format!(
+                "POST {path} HTTP/1.1\r\nHost: h\r\n{header}Content-Length: {}\r\n\r\n",
+                body.len()
+            );
+            http.send(head).await;
+            http.send(&body).await;
+            assert_eq!(http.response().await.0.status, status, "{path}");
+            // All of the body was taken, so that the connection goes on.
+            http.post_with("/nowhere", "", SEND).await;
+            assert_eq!(http.response().await.0.status, 404);
+        }
+        edge.nothing_carried();
+    });
+}
+
 #[test]
 fn a_chunked_body_above_the_bound_is_refused_as_soon_as_it_exceeds() {
     run(async {
