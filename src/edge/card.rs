@@ -10,6 +10,7 @@ use bytes::Bytes;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
+use std::collections::HashSet;
 use std::fmt;
 
 /// The card's octets with its interfaces at `url`. `None` when it is no JSON object.
@@ -53,6 +54,7 @@ fn interfaces(list: &RawValue, binding: &str, url: &str) -> String {
         return "[]".to_owned();
     };
     let mut kept: Vec<String> = Vec::new();
+    let mut seen = HashSet::new();
     for interface in list {
         let Ok(interface) = serde_json::from_str::<Members<'_>>(interface.get()) else {
             continue;
@@ -70,7 +72,7 @@ fn interfaces(list: &RawValue, binding: &str, url: &str) -> String {
             (name, value.to_owned())
         });
         let interface = object(members);
-        if !kept.contains(&interface) {
+        if seen.insert(interface.clone()) {
             kept.push(interface);
         }
     }
