@@ -356,6 +356,12 @@ pub enum Output {
         /// Which.
         exchange: ExchangeId,
     },
+    /// The exchange has its last event: what the agent still sends is dropped, and
+    /// its response may run out so that the connection is kept (ruling R15).
+    Finish {
+        /// Which.
+        exchange: ExchangeId,
+    },
     /// Answer a bad frame with a core ERROR frame on its channel (ruling R26).
     ChannelError {
         /// Association.

@@ -100,21 +100,28 @@ impl Agent {
         Instant::now() + self.unary_time
     }
 
-    /// Sends the object and waits for the head of the answer. The unary deadline
-    /// does not apply to a method that streams: its head may come with its first event.
+    /// Sends the object and waits for the head of the answer; gives it with the
+    /// deadline of its body. The unary deadline bounds head and body together. It
+    /// does not apply to a method that streams, whose head may come with its first
+    /// event: a late answer of its own that is no stream gets the time again.
     pub(super) async fn post(
         &self,
         object: &Bytes,
         parameters: &ServiceParameters,
-    ) -> Result<Response<Incoming>, AgentFailure> {
+    ) -> Result<(Response<Incoming>, Instant), AgentFailure> {
         let request = self.request(Method::POST, &self.url, object.clone(), parameters)?;
         let mut head = std::pin::pin!(self.client.request(request));
-        let response = match timeout_at(self.deadline(), head.as_mut()).await {
-            Ok(response) => response,
-            Err(_) if is_streaming(object) => head.await,
+        let deadline = self.deadline();
+        let (response, deadline) = match timeout_at(deadline, head.as_mut()).await {
+            Ok(response) => (response, deadline),
+            Err(_) if is_streaming(object) => {
+                let response = head.await;
+                (response, self.deadline())
+            }
             Err(_) => return Err(AgentFailure::timed_out()),
         };
-        response.map_err(|error| AgentFailure::client(&error))
+        let response = response.map_err(|error| AgentFailure::client(&error))?;
+        Ok((response, deadline))
     }
 
     pub(super) fn request(

@@ -27,6 +27,7 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
@@ -41,6 +42,8 @@ pub struct Egress {
 struct Running {
     task: AbortHandle,
     live: Rc<Cell<bool>>,
+    /// Permits once nobody needs a further event.
+    finish: Rc<Notify>,
 }
 
 impl Egress {
@@ -69,9 +72,11 @@ impl Egress {
         mapping: Rc<M>,
     ) {
         let live = Rc::new(Cell::new(true));
+        let finish = Rc::new(Notify::new());
         let news = News {
             exchange,
             live: live.clone(),
+            finish: finish.clone(),
             mapping,
             stats: self.stats.clone(),
             outcome: None,
@@ -87,6 +92,7 @@ impl Egress {
             Running {
                 task: task.abort_handle(),
                 live,
+                finish,
             },
         );
     }
@@ -98,6 +104,16 @@ impl Egress {
         if let Some(running) = running {
             running.live.set(false);
             running.task.abort();
+        }
+    }
+
+    /// The exchange's stream has had its last event. What the agent still sends
+    /// is handed on, to be counted; its response may run out for
+    /// [`limits::HTTP_LINGER_TIME`], so that the connection is kept. No last
+    /// event comes. Unknown exchanges are ignored.
+    pub fn finish(&self, exchange: ExchangeId) {
+        if let Some(running) = self.running.borrow().get(&exchange) {
+            running.finish.notify_one();
         }
     }
 
@@ -157,25 +173,25 @@ impl Egress {
         } = dispatch;
         match action {
             DispatchAction::Request { object } => {
-                let response = agent.post(&object, &parameters).await?;
+                let (response, deadline) = agent.post(&object, &parameters).await?;
                 if is_event_stream(&response) {
                     self.stream(agent, association, response, news).await
                 } else {
                     let reply = self
-                        .reply(agent, response, agent.body_octets_max, agent.deadline())
+                        .reply(agent, response, agent.body_octets_max, deadline)
                         .await?;
                     news.body(reply);
                     Ok(())
                 }
             }
             DispatchAction::Notification { object } => {
-                let response = agent.post(&object, &parameters).await?;
+                let (response, deadline) = agent.post(&object, &parameters).await?;
                 if is_event_stream(&response) {
                     // Nobody wants it; closing it is all that can be done.
                     news.last(AgentOutcome::Success, AgentEvent::StreamEnd);
                 } else {
                     let reply = self
-                        .reply(agent, response, agent.body_octets_max, agent.deadline())
+                        .reply(agent, response, agent.body_octets_max, deadline)
                         .await?;
                     news.body(reply);
                 }
@@ -268,11 +284,21 @@ impl Egress {
         news.tell(AgentEvent::StreamOpen);
         let octets_max = agent.body_octets_max.min(limits::SSE_EVENT_OCTETS_MAX);
         let mut parser = SseParser::new(octets_max);
-        loop {
+        let finish = news.finish.clone();
+        let next = async |body: &mut Incoming| {
             poll_fn(|cx| news.mapping.poll_ready(association, cx)).await;
-            let Some(frame) = body.frame().await else {
-                break;
+            body.frame().await
+        };
+        loop {
+            let frame = tokio::select! {
+                biased;
+                () = finish.notified() => {
+                    self.run_out(body, parser, news).await;
+                    return Ok(());
+                }
+                frame = next(&mut body) => frame,
             };
+            let Some(frame) = frame else { break };
             let frame = frame.map_err(|error| AgentFailure {
                 outcome: AgentOutcome::StreamBroken,
                 ..AgentFailure::broken("the agent's stream broke", &error)
@@ -286,6 +312,26 @@ impl Egress {
         }
         news.last(AgentOutcome::StreamEnded, AgentEvent::StreamEnd);
         Ok(())
+    }
+}
+
+impl Egress {
+    /// Reads on behind the last event, so that the agent ends its response itself.
+    async fn run_out<M: Mapping + ?Sized>(
+        &self,
+        mut body: Incoming,
+        mut parser: SseParser,
+        news: &mut News<M>,
+    ) {
+        news.outcome = Some(AgentOutcome::StreamEnded);
+        let until = Instant::now() + limits::HTTP_LINGER_TIME;
+        while let Ok(Some(Ok(frame))) = timeout_at(until, body.frame()).await {
+            if let Ok(chunk) = frame.into_data()
+                && parser.push(&chunk, |event| news.event(event)).is_err()
+            {
+                return;
+            }
+        }
     }
 }
 
@@ -332,6 +378,7 @@ struct Reply {
 struct News<M: Mapping + ?Sized> {
     exchange: ExchangeId,
     live: Rc<Cell<bool>>,
+    finish: Rc<Notify>,
     mapping: Rc<M>,
     stats: Arc<EdgeStats>,
     outcome: Option<AgentOutcome>,

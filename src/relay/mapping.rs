@@ -85,7 +85,7 @@ impl Weight for Output {
             Self::Frame { payload, .. } => payload.len(),
             Self::Call { event, .. } => event.octets(),
             Self::Dispatch { dispatch, .. } => dispatch.action.octets(),
-            Self::Cancel { .. } | Self::ChannelError { .. } => 0,
+            Self::Cancel { .. } | Self::Finish { .. } | Self::ChannelError { .. } => 0,
         }
     }
 }
@@ -148,6 +148,9 @@ impl Mapping {
                         dispatch,
                     },
                     Output::Cancel { exchange } => Output::Cancel {
+                        exchange: ExchangeId(exchange.0 << WORKER_BITS | worker),
+                    },
+                    Output::Finish { exchange } => Output::Finish {
                         exchange: ExchangeId(exchange.0 << WORKER_BITS | worker),
                     },
                     other => other,
@@ -354,7 +357,9 @@ fn work(
                             dispatched.insert(*exchange, home);
                             home
                         }
-                        Output::Cancel { exchange } => dispatched.remove(exchange).unwrap_or(unit),
+                        Output::Cancel { exchange } | Output::Finish { exchange } => {
+                            dispatched.remove(exchange).unwrap_or(unit)
+                        }
                     };
                     if let Some(end) = units.get_mut(home) {
                         end.overflow.push_back(output);

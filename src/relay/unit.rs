@@ -622,6 +622,10 @@ impl Loop {
                     self.port.exchanges.borrow_mut().remove(&exchange);
                     self.egress.cancel(exchange);
                 }
+                Output::Finish { exchange } => {
+                    self.port.exchanges.borrow_mut().remove(&exchange);
+                    self.egress.finish(exchange);
+                }
                 Output::ChannelError {
                     association,
                     channel,

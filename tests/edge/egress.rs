@@ -601,6 +601,65 @@ fn cancelling_closes_the_agents_response() {
     });
 }
 
+/// Ruling R15: behind the last event the agent's response may run out, so that its
+/// connection is kept and the exchange is not taken for a cancelled one.
+#[test]
+fn a_finished_stream_keeps_its_connection() {
+    run(async {
+        let mut bench = Bench::new().await;
+        let exchange = bench.request(STREAM);
+        let mut http = bench.accept().await;
+        request(&mut http).await;
+        http.send([EVENTS, &chunk("data: 1\n\n")].concat()).await;
+        assert!(matches!(bench.event().await, AgentEvent::StreamOpen));
+        bench.stream_event().await;
+        bench.egress.finish(exchange);
+        tokio::task::yield_now().await;
+        http.send([&chunk("data: 2\n\n"), LAST_CHUNK].concat())
+            .await;
+        assert_eq!(bench.stream_event().await, "2", "told, to be counted");
+        bench.over(AgentOutcome::StreamEnded).await;
+        bench.request(SEND);
+        request(&mut http).await;
+        http.send(reply("{}")).await;
+        bench.body().await;
+    });
+}
+
+/// An agent that does not end its response in time is left.
+#[test]
+fn a_finished_stream_that_goes_on_is_closed() {
+    run(async {
+        let mut bench = Bench::new().await;
+        let exchange = bench.request(STREAM);
+        let mut http = bench.accept().await;
+        request(&mut http).await;
+        http.send([EVENTS, &chunk("data: 1\n\n")].concat()).await;
+        assert!(matches!(bench.event().await, AgentEvent::StreamOpen));
+        bench.stream_event().await;
+        bench.egress.finish(exchange);
+        assert!(http.is_closed().await);
+        bench.over(AgentOutcome::StreamEnded).await;
+    });
+}
+
+/// Head and body of a unary reply share one deadline.
+#[test]
+fn a_slow_head_leaves_less_time_for_the_body() {
+    run(async {
+        let mut bench = Bench::with(|agent| agent.unary_time = Duration::from_millis(400)).await;
+        let since = std::time::Instant::now();
+        bench.request(SEND);
+        let mut http = bench.accept().await;
+        request(&mut http).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        http.send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n{")
+            .await;
+        assert!(bench.failed().await.1);
+        assert!(since.elapsed() < Duration::from_millis(650));
+    });
+}
+
 /// Pressure on the association stops reading from the agent, and nothing is lost.
 #[test]
 fn a_stream_is_paced_by_the_association() {

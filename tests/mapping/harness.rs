@@ -84,6 +84,7 @@ pub struct End {
     pub calls: Vec<(CallId, CallEvent)>,
     pub dispatches: Vec<(ExchangeId, Dispatch)>,
     pub cancels: Vec<ExchangeId>,
+    pub finishes: Vec<ExchangeId>,
     pub channel_errors: Vec<(u16, String)>,
     random: SeededRandom,
     now: Instant,
@@ -101,6 +102,7 @@ impl End {
             calls: Vec::new(),
             dispatches: Vec::new(),
             cancels: Vec::new(),
+            finishes: Vec::new(),
             channel_errors: Vec::new(),
             random: SeededRandom::new(1),
             now: Instant::now(),
@@ -143,6 +145,7 @@ impl End {
                     self.dispatches.push((exchange, dispatch));
                 }
                 Output::Cancel { exchange } => self.cancels.push(exchange),
+                Output::Finish { exchange } => self.finishes.push(exchange),
                 Output::ChannelError {
                     channel, message, ..
                 } => self.channel_errors.push((channel, message)),

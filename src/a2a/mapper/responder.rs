@@ -244,7 +244,11 @@ impl Mapper {
     /// News of the agent.
     pub(super) fn agent(&mut self, name: ExchangeId, event: AgentEvent, now: Instant) {
         let Some(exchange) = self.exchanges.get(&name) else {
-            return self.stats.dropped.count(Dropped::AgentEvent);
+            // That the agent ends what has ended is as it should be.
+            if !matches!(event, AgentEvent::StreamEnd) {
+                self.stats.dropped.count(Dropped::AgentEvent);
+            }
+            return;
         };
         let streaming = exchange.producer.is_some();
         match (&exchange.want, event) {
@@ -359,7 +363,7 @@ impl Mapper {
             Err(fault) => self.not_delivered(name, fault.text(), true, now),
             Ok((true, _)) => {
                 let control = self.next_control(name);
-                self.outputs.push_back(Output::Cancel { exchange: name });
+                self.outputs.push_back(Output::Finish { exchange: name });
                 self.answer(
                     name,
                     MessageKind::Error,
@@ -369,11 +373,11 @@ impl Mapper {
                     now,
                 );
             }
-            Ok((false, true)) => {
-                self.outputs.push_back(Output::Cancel { exchange: name });
+            Ok((false, response)) if response.is_final_status_update() => {
+                self.outputs.push_back(Output::Finish { exchange: name });
                 self.answer_stream_end(name, object, now);
             }
-            Ok((false, false)) => {
+            Ok((false, _)) => {
                 let control = self.next_control(name);
                 let Some(exchange) = self.exchanges.get(&name) else {
                     return;
@@ -487,8 +491,12 @@ impl Mapper {
         Some(StreamControl::data(event_id))
     }
 
-    /// Whether what the agent sent is a Response to the request: `(is an error, is a final status-update)`.
-    fn judge_object(&self, name: ExchangeId, object: &[u8]) -> Result<(bool, bool), AgentFault> {
+    /// What the agent sent as a Response to the request, and whether it is an error.
+    fn judge_object<'a>(
+        &self,
+        name: ExchangeId,
+        object: &'a [u8],
+    ) -> Result<(bool, json_rpc::Response<'a>), AgentFault> {
         let Some(Want::Reply { id, .. }) = self.exchanges.get(&name).map(|found| &found.want)
         else {
             return Err(AgentFault::NotAResponse);
@@ -504,7 +512,7 @@ impl Mapper {
             return Err(AgentFault::IdDiffers);
         }
         let is_error = matches!(response.outcome, JsonOutcome::Error(_));
-        Ok((is_error, response.is_final_status_update()))
+        Ok((is_error, response))
     }
 
     /// Takes an exchange out of the tables; gives where its last frame goes.
