@@ -1,6 +1,6 @@
 //! The arguments of every command, as clap reads them.
 
-use clap::{ArgGroup, Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -136,6 +136,9 @@ pub struct CallArgs {
     /// Do not check the certificate; the identity given with --peer authenticates
     #[arg(long, requires = "peer", conflicts_with = "tls_ca")]
     pub pinned: bool,
+    /// Whether the responder must answer HELLO; "optional" is outside conformance
+    #[arg(long, value_name = "MODE", value_enum, default_value_t)]
+    pub hello: Hello,
     /// Our identity (see `identity new`); one that is forgotten afterwards by default
     #[arg(long, value_name = "FILE")]
     pub identity: Option<PathBuf>,
@@ -148,6 +151,16 @@ pub struct CallArgs {
     /// Seconds without a reply or an event after which to give up
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub timeout: Duration,
+}
+
+/// `--hello`, spelled as in the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Hello {
+    /// A responder without HELLO is refused
+    #[default]
+    Required,
+    /// A responder without HELLO is accepted, with Control and Bridge only
+    Optional,
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! printed. The exchange itself is the relay's.
 
 use super::CliError;
-use super::args::CallArgs;
+use super::args::{CallArgs, Hello};
 use super::config::{files, values};
 use crate::a2a::port::{CallRequest, ServiceParameters};
 use crate::limits;
@@ -64,6 +64,16 @@ impl CallPlan {
                 .push(("a2a-version".to_owned(), version.clone()));
         }
         let pinned = args.pinned;
+        let hello = match args.hello {
+            Hello::Optional if pinned => {
+                return Err(CliError(
+                    "--pinned needs --hello required: only HELLO protects the server name then"
+                        .to_owned(),
+                ));
+            }
+            Hello::Optional => HelloMode::Optional,
+            Hello::Required => HelloMode::Required,
+        };
         Ok(Self {
             route: RouteSettings {
                 path: "/".to_owned(),
@@ -76,7 +86,7 @@ impl CallPlan {
                 } else {
                     TlsVerify::Full
                 },
-                hello: HelloMode::Required,
+                hello,
             },
             identity: args.identity.clone(),
             parameters,
@@ -213,6 +223,20 @@ mod tests {
             [("a2a-version".to_owned(), "1.0".to_owned())]
         );
         assert_eq!(call.timeout, Duration::from_millis(500));
+        assert_eq!(call.route.hello, HelloMode::Required);
+    }
+
+    /// Ruling R6; R12 for the pinned case.
+    #[test]
+    fn hello_modes() {
+        let url = "npamp://relay.example:7443";
+        let call = plan(&[url, "x", "--hello", "optional"]).unwrap();
+        assert_eq!(call.route.hello, HelloMode::Optional);
+        let peer = crate::crypto::Identity::from_seed(&[1; 32]).public().to_string();
+        let pinned = [url, "x", "--peer", &peer, "--pinned", "--hello"];
+        assert!(plan(&[&pinned[..], &["required"]].concat()).is_ok());
+        let refused = plan(&[&pinned[..], &["optional"]].concat()).unwrap_err();
+        assert!(refused.contains("--hello"), "{refused}");
     }
 
     #[test]
@@ -230,6 +254,7 @@ mod tests {
             &[url, "--data", r#"{"jsonrpc":"1.0","method":"x"}"#],
             &[url, "x", "--pinned"],
             &[url, "x", "--peer", "ed25519:AAAA"],
+            &[url, "x", "--hello", "never"],
             &[url, "x", "--timeout", "0"],
             &[url, "x", "--timeout", "soon"],
             &[url, "x", "--a2a-version", "1.0\r\nx: y"],
