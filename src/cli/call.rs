@@ -232,7 +232,9 @@ mod tests {
         let url = "npamp://relay.example:7443";
         let call = plan(&[url, "x", "--hello", "optional"]).unwrap();
         assert_eq!(call.route.hello, HelloMode::Optional);
-        let peer = crate::crypto::Identity::from_seed(&[1; 32]).public().to_string();
+        let peer = crate::crypto::Identity::from_seed(&[1; 32])
+            .public()
+            .to_string();
         let pinned = [url, "x", "--peer", &peer, "--pinned", "--hello"];
         assert!(plan(&[&pinned[..], &["required"]].concat()).is_ok());
         let refused = plan(&[&pinned[..], &["optional"]].concat()).unwrap_err();
