@@ -185,6 +185,8 @@ impl Context {
     fn association_config(&self, hello: HelloMode) -> AssociationConfig {
         let mut config = AssociationConfig::new(hello);
         let bounds = &self.settings.limits;
+        // Ruling R5: HELLO may take as long as a handshake.
+        config.hello_time = config.hello_time.min(bounds.handshake_time);
         config.idle_probe_time = bounds.idle_probe_time;
         config.probe_timeout = bounds.probe_timeout;
         config.queue_octets_max = bounds.association_octets.max(limits::FRAME_OCTETS_MAX);
