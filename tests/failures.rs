@@ -647,6 +647,9 @@ fn terminated_too_late(bench: &mut Bench) {
         let unary = [Phase::Unary, Phase::HalfReply]
             .map(|phase| (phase, bench.begin(&phase.name(), phase.streams())));
         clients.extend(unary);
+        wait_for("the agent has these as well", SOON, || {
+            (bench.gate.waiting() == clients.len()).then_some(())
+        });
         let relay = if of_ingress {
             &mut bench.pair.ingress
         } else {

@@ -12,6 +12,7 @@
 
 pub mod agent;
 pub mod client;
+pub mod peer;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
