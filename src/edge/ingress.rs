@@ -9,7 +9,7 @@
 use super::auth::Tokens;
 use super::body::Budget;
 use super::executor::{LocalExecutor, cuttable};
-use super::request::Client;
+use super::request::{Client, Paths};
 use super::settings::IngressSettings;
 use super::stats::{EdgeStats, Refusal};
 use super::{EdgeError, Mapping, tls};
@@ -68,6 +68,7 @@ pub struct Ingress {
     pub(super) tokens: Option<Tokens>,
     pub(super) budget: Budget,
     pub(super) stats: Arc<EdgeStats>,
+    pub(super) paths: Paths,
     /// By route: the card last seen, as digest, and since when.
     pub(super) cards: RefCell<HashMap<usize, (String, String)>>,
     tls: Option<TlsAcceptor>,
@@ -81,7 +82,7 @@ impl Ingress {
 
     /// [`Ingress::new`] with other bounds.
     pub fn with_bounds(
-        mut settings: IngressSettings,
+        settings: IngressSettings,
         bounds: IngressBounds,
         stats: Arc<EdgeStats>,
     ) -> Result<Self, EdgeError> {
@@ -90,15 +91,12 @@ impl Ingress {
         if let Some(url) = &settings.public_url {
             check_public_url(url)?;
         }
-        // The longest matching prefix is then the first one.
-        settings
-            .routes
-            .sort_by_key(|route| std::cmp::Reverse(route.path.len()));
         Ok(Self {
             tokens: tokens.transpose()?,
             tls: tls.transpose()?.map(TlsAcceptor::from),
             budget: Budget::new(limits::EDGE_BODIES_OCTETS_MAX),
             cards: RefCell::default(),
+            paths: Paths::new(&settings.routes),
             settings,
             bounds,
             stats,

@@ -19,6 +19,7 @@ use http::uri::Authority;
 use http::{Method, Request, Version};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -96,7 +97,7 @@ impl Ingress {
         mapping: &M,
         account: &mut Account,
     ) -> Result<Answered, Failure> {
-        let Some((route, resource)) = find(&self.settings.routes, request.uri().path()) else {
+        let Some((route, resource)) = self.paths.find(request.uri().path()) else {
             return Err(unread(request, Failure::NotFound));
         };
         let (index, path) = (route.route, &route.path);
@@ -331,18 +332,33 @@ async fn linger_over(mut body: Incoming) {
     let _ = timeout(limits::HTTP_LINGER_TIME, discard).await;
 }
 
-/// The longest route that `path` is at or below, and what is there. `routes` are longest first.
-fn find<'a>(routes: &'a [RoutePath], path: &str) -> Option<(&'a RoutePath, Resource)> {
-    let (route, rest) = routes.iter().find_map(|route| {
-        let rest = path.strip_prefix(route.path.trim_end_matches('/'))?;
-        (rest.is_empty() || rest.starts_with('/')).then_some((route, rest))
-    })?;
-    match rest {
-        "" | "/" => Some((route, Resource::Endpoint)),
-        "/.well-known/agent-card.json" | "/.well-known/agent.json" => Some((route, Resource::Card)),
-        _ => None,
+/// The paths of an ingress's routes. One look finds the route of a request,
+/// however many there are.
+pub(super) struct Paths(HashMap<String, RoutePath>);
+
+impl Paths {
+    pub(super) fn new(routes: &[RoutePath]) -> Self {
+        let key = |route: &RoutePath| route.path.trim_end_matches('/').to_owned();
+        Self(routes.iter().map(|r| (key(r), r.clone())).collect())
+    }
+
+    /// The route at `path`, or whose card it is. What lies below a route and is
+    /// nothing of it is not found: a shorter route does not take it, since the
+    /// longest one that matches is the one meant.
+    fn find(&self, path: &str) -> Option<(&RoutePath, Resource)> {
+        if let Some(route) = CARD_NAMES
+            .iter()
+            .find_map(|name| self.0.get(path.strip_suffix(name)?))
+        {
+            return Some((route, Resource::Card));
+        }
+        let route = self.0.get(path.strip_suffix('/').unwrap_or(path))?;
+        Some((route, Resource::Endpoint))
     }
 }
+
+/// Where the card is below a route; no configured path has such a segment.
+const CARD_NAMES: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/agent.json"];
 
 fn wants_original(query: &str) -> bool {
     url::form_urlencoded::parse(query.as_bytes())
@@ -406,7 +422,7 @@ mod tests {
 
     #[test]
     fn longest_route_wins() {
-        let mut routes: Vec<RoutePath> = ["/", "/agents/a", "/agents", "/agents/ab"]
+        let routes: Vec<RoutePath> = ["/", "/agents/a", "/agents", "/agents/ab"]
             .iter()
             .enumerate()
             .map(|(route, path)| RoutePath {
@@ -414,8 +430,12 @@ mod tests {
                 route,
             })
             .collect();
-        routes.sort_by_key(|route| std::cmp::Reverse(route.path.len()));
-        let found = |path| find(&routes, path).map(|(route, resource)| (route.route, resource));
+        let paths = Paths::new(&routes);
+        let found = |path| {
+            paths
+                .find(path)
+                .map(|(route, resource)| (route.route, resource))
+        };
         assert_eq!(found("/agents/a"), Some((1, Endpoint)));
         assert_eq!(found("/agents/a/"), Some((1, Endpoint)));
         assert_eq!(found("/agents/ab"), Some((3, Endpoint)));
@@ -431,7 +451,9 @@ mod tests {
         assert_eq!(found("/agents/a//"), None);
         assert_eq!(found("/agentsx"), None);
         assert_eq!(found("/.well-known/other"), None);
-        assert_eq!(find(&routes[..1], "/other"), None);
+        assert_eq!(found("/other"), None);
+        assert_eq!(found("/agents/a/.well-known/agent-card.json/"), None);
+        assert_eq!(Paths::new(&routes[1..]).find("/"), None);
     }
 
     #[test]
