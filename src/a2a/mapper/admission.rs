@@ -182,17 +182,14 @@ impl Mapper {
 
     /// The agent behind the association's server name (ruling R12).
     fn agent_of(&self, id: AssociationId) -> Result<usize, Refusal> {
-        let info = &self
+        let association = self
             .associations
             .get(&id)
-            .ok_or(Refusal::AssociationUnknown)?
-            .info;
-        if info.side == Side::Initiator && !self.config.serve_initiated {
+            .ok_or(Refusal::AssociationUnknown)?;
+        if association.info.side == Side::Initiator && !self.config.serve_initiated {
             return Err(Refusal::NoAgent);
         }
-        self.directory
-            .agent_for(&info.server_name)
-            .ok_or(Refusal::NoAgent)
+        association.agent.ok_or(Refusal::NoAgent)
     }
 }
 

@@ -58,6 +58,8 @@ pub struct Mapper {
 struct Association {
     info: AssociationInfo,
     allow: EffectSet,
+    /// The agent behind its server name.
+    agent: Option<usize>,
     /// Our requests, all on the Bridge channel.
     requester: RequesterTable<Call>,
     /// The peer's requests. A correlation_id on two channels is two exchanges (NPAMP-CC-DOC §3).
@@ -166,11 +168,13 @@ impl Mapper {
             .iter()
             .find(|(peer, _)| **peer == *info.peer)
             .map_or(self.config.allow, |(_, allow)| *allow);
+        let agent = self.directory.agent_for(&info.server_name);
         self.associations.insert(
             id,
             Association {
                 info,
                 allow,
+                agent,
                 requester: RequesterTable::default(),
                 bridge: ResponderTable::default(),
                 discovery: ResponderTable::default(),
