@@ -472,3 +472,77 @@ mod sample_agent {
         }
     }
 }
+
+/// The first signal waits for what is under way, the second does not.
+#[test]
+fn a_second_signal_ends_at_once() {
+    use std::io::{BufRead, BufReader};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::unix::process::ExitStatusExt;
+    use std::time::Duration;
+
+    let free = || TcpListener::bind("127.0.0.1:0").unwrap();
+    // An agent that accepts in its backlog and never says a word.
+    let agent = free();
+    let egress = free().local_addr().unwrap();
+    let (_directory, file) = site();
+    let config = std::fs::read_to_string(&file).unwrap();
+    let config = config
+        .replacen("127.0.0.1:0", &egress.to_string(), 1)
+        .replace("127.0.0.1:9/", &agent.local_addr().unwrap().to_string())
+        .replace("token_file = \"tokens\"\n", "")
+        .replace(
+            "npamp://r.example:7443\"",
+            &format!("npamp://{egress}\"\nserver_name = \"r.example\""),
+        )
+        + "[limits]\nshutdown_grace_s = 60\n";
+    std::fs::write(&file, config).unwrap();
+    let mut relay = Command::new(env!("CARGO_BIN_EXE_npamp-relay"))
+        .args(["run", "--config", &file])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let stderr = BufReader::new(relay.stderr.take().unwrap());
+    let stdout = BufReader::new(relay.stdout.take().unwrap());
+    let (line, lines) = std::sync::mpsc::channel();
+    let other = line.clone();
+    std::thread::spawn(move || {
+        stderr
+            .lines()
+            .map_while(Result::ok)
+            .try_for_each(|l| line.send(l))
+    });
+    std::thread::spawn(move || {
+        stdout
+            .lines()
+            .map_while(Result::ok)
+            .try_for_each(|l| other.send(l))
+    });
+    let address = loop {
+        let line = lines.recv_timeout(Duration::from_secs(20)).unwrap();
+        if line.contains("listening for A2A over HTTP") {
+            break line.rsplit_once("address=").unwrap().1.trim().to_owned();
+        }
+    };
+    let mut client = TcpStream::connect(address).unwrap();
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"message/stream"}"#;
+    write!(
+        client,
+        "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let _call = agent.accept().unwrap();
+    let signal = |relay: &std::process::Child| {
+        let sent = Command::new("kill").arg(relay.id().to_string()).status();
+        assert!(sent.unwrap().success());
+        std::thread::sleep(Duration::from_millis(500));
+    };
+    signal(&relay);
+    assert!(relay.try_wait().unwrap().is_none(), "a call is under way");
+    signal(&relay);
+    let ended = relay.try_wait().unwrap();
+    let _ = relay.kill();
+    assert_eq!(ended.expect("it ends at once").signal(), Some(15));
+}

@@ -14,6 +14,14 @@ pub struct Arguments {
     pub command: Command,
 }
 
+const CALL_EXAMPLES: &str = "\
+Examples:
+  npamp-relay call npamp://relay.example:7443 tasks/get --params '{\"id\":\"1\"}'
+  npamp-relay call npamp://relay.example:7443 --data @request.json
+  npamp-relay call npamp://relay.example:7443 --card --docbind 0x00d0
+  npamp-relay call npamp://10.0.0.7:7443 --server-name literature.relay.example \\
+    --tls-ca cert.pem --identity identity.pem message/send --params -";
+
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -24,6 +32,10 @@ pub enum Command {
     /// Prints the curl lines that work against it.
     Demo(DemoArgs),
     /// Make one exchange with an N-PAMP responder and print what comes back
+    ///
+    /// Prints the reply, or each event of a stream, on a line of its own. Ends
+    /// with 1 when the agent answers with an error or nothing is delivered.
+    #[command(after_help = CALL_EXAMPLES)]
     Call(Box<CallArgs>),
     /// Check a configuration and the files it names; print what it amounts to
     ///
@@ -95,14 +107,6 @@ fn tlv_type(text: &str) -> Result<u16, String> {
 }
 
 /// `call`: one exchange with an N-PAMP responder.
-///
-/// Examples:
-///
-/// `call npamp://relay.example:7443 --card`
-///
-/// `call npamp://relay.example:7443 tasks/get --params '{"id":"1"}'`
-///
-/// `call npamp://relay.example:7443 --data @request.json`
 #[derive(Debug, Clone, Args)]
 #[command(group(ArgGroup::new("what").required(true).args(["method", "method_name", "data", "card"])))]
 pub struct CallArgs {
@@ -121,8 +125,8 @@ pub struct CallArgs {
     /// The whole JSON-RPC object, carried octet for octet: JSON, `@file`, or `-` for standard input
     #[arg(long, value_name = "JSON")]
     pub data: Option<String>,
-    /// Fetch the agent card
-    #[arg(long)]
+    /// Fetch the agent card; both ends must state the same --docbind
+    #[arg(long, requires = "docbind")]
     pub card: bool,
     /// The name that selects the agent and that the certificate must cover; the URL's host by default
     #[arg(long, value_name = "NAME")]
@@ -145,7 +149,7 @@ pub struct CallArgs {
     /// The A2A version that is stated to the agent, such as 1.0
     #[arg(long, value_name = "VERSION")]
     pub a2a_version: Option<String>,
-    /// DocumentBinding TLV type, such as 0x00d0: as both ends must state it for --card
+    /// DocumentBinding TLV type, such as 0x00d0: the responder's `policy.docbind`
     #[arg(long, value_name = "TYPE", value_parser = tlv_type)]
     pub docbind: Option<u16>,
     /// Seconds without a reply or an event after which to give up

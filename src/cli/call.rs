@@ -216,7 +216,8 @@ mod tests {
         let call = plan(&[url, "--data", r#"{"method":"x","jsonrpc":"2.0"}"#]).unwrap();
         assert!(matches!(call.request, CallRequest::Notification { .. }));
 
-        let call = plan(&[url, "--card", "--a2a-version", "1.0", "--timeout", "0.5"]).unwrap();
+        let card = ["--card", "--docbind", "0x00d0", "--a2a-version", "1.0"];
+        let call = plan(&[&[url], &card[..], &["--timeout", "0.5"]].concat()).unwrap();
         assert!(matches!(call.request, CallRequest::Card));
         assert_eq!(
             call.parameters.lines,
@@ -248,7 +249,8 @@ mod tests {
             &[url][..],
             &["http://relay.example", "x"],
             &["npamp://127.0.0.1:1", "x"],
-            &[url, "x", "--card"],
+            &[url, "x", "--card", "--docbind", "0x00d0"],
+            &[url, "--card"],
             &[url, "x", "--data", "{}"],
             &[url, "x", "--params", "{"],
             &[url, "--data", "{}"],

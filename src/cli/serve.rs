@@ -68,10 +68,14 @@ fn until_stopped(relay: Relay, mut signals: Signals) -> Result<(), CliError> {
     let waiter = std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
-            for signal in signals.forever() {
-                if signalled.send(signal).is_err() {
-                    return;
-                }
+            let mut signals = signals.forever();
+            let first = signals.next().map(|signal| signalled.send(signal));
+            if let Some(Ok(())) = first
+                && let Some(signal) = signals.next()
+            {
+                // Whoever asks twice does not want to wait for what is under way.
+                tracing::warn!(signal, "ending at once");
+                let _ = signal_hook::low_level::emulate_default_handler(signal);
             }
         })
         .map_err(|error| CliError(format!("cannot wait for signals: {error}")))?;
