@@ -240,9 +240,21 @@ mod tests {
         assert!(!Profile::Sovereign.is_built());
     }
 
-    /// Draft §Forward Secrecy and Key Update: bounds tighten with the profile.
+    /// Draft §Forward Secrecy and Key Update: the bounds, which tighten with the profile.
     #[test]
     fn bounds_tighten() {
+        let bounds = Profile::ALL.map(|profile| {
+            let bounds = profile.parameters().update_bounds;
+            (bounds.frames, bounds.octets, bounds.age.as_secs())
+        });
+        assert_eq!(
+            bounds,
+            [
+                (1_073_741_824, 68_719_476_736, 86_400),
+                (67_108_864, 4_294_967_296, 3_600),
+                (16_777_216, 1_073_741_824, 600),
+            ]
+        );
         for pair in Profile::ALL.windows(2) {
             let (loose, tight) = (
                 pair[0].parameters().update_bounds,
