@@ -80,6 +80,22 @@ crate::reasons! {
 }
 
 impl EstablishError {
+    /// What callers are told, who need not know addresses and names of certificates.
+    pub fn for_callers(&self) -> &'static str {
+        match self.reason() {
+            EstablishFailure::Link => "the link's TLS handshake failed",
+            EstablishFailure::Alpn => "the upstream does not speak n-pamp/2",
+            EstablishFailure::Certificate => "the upstream's certificate did not verify",
+            EstablishFailure::Frame | EstablishFailure::Handshake => "the N-PAMP handshake failed",
+            EstablishFailure::Identity => "the upstream has another identity than the pinned one",
+            EstablishFailure::ServerName => "the link has no server name",
+            EstablishFailure::Ended => "the upstream ended the connection during the handshake",
+            EstablishFailure::TimedOut => "the upstream did not answer in time",
+            EstablishFailure::Stopped => "the relay is shutting down",
+            EstablishFailure::Socket => "the upstream cannot be reached",
+        }
+    }
+
     /// The counter this failure belongs to.
     pub fn reason(&self) -> EstablishFailure {
         match self {

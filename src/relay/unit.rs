@@ -481,7 +481,12 @@ impl Loop {
         self.busy.remove(&association);
         if let Origin::Dialled { token } = line.info.origin {
             if let Some(pool) = self.dials.remove(&token) {
-                // It never became ready.
+                // It never became ready. A responder judges our identity last, when our
+                // side of the handshake is done, and can only hang up.
+                let text = format!(
+                    "{text}, before HELLO; does the responder allow this relay's identity?"
+                );
+                tracing::warn!(association = association.0, "{text}");
                 self.fail_waiting(pool, &text, false);
             }
         }
@@ -543,7 +548,7 @@ impl Loop {
                         .and_then(|route| self.relay.settings.routes.get(route))
                         .map_or("", |route| route.upstream.as_str());
                     tracing::warn!(upstream, %error, "no association with the upstream");
-                    self.fail_waiting(pool, &error.to_string(), timed_out);
+                    self.fail_waiting(pool, error.for_callers(), timed_out);
                 }
             }
         }
