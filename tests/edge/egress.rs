@@ -648,7 +648,7 @@ fn a_finished_stream_that_goes_on_is_closed() {
 fn a_slow_head_leaves_less_time_for_the_body() {
     run(async {
         let mut bench = Bench::with(|agent| agent.unary_time = Duration::from_millis(400)).await;
-        let since = std::time::Instant::now();
+        let since = tokio::time::Instant::now();
         bench.request(SEND);
         let mut http = bench.accept().await;
         request(&mut http).await;
