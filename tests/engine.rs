@@ -380,6 +380,31 @@ fn bad_bridge_frames_are_answered_and_borne() {
     }
 }
 
+/// More frames than a queue to a worker holds, none of which is answered: the
+/// worker's room is found without anybody ringing for it.
+#[test]
+fn a_worker_that_says_nothing_is_asked_again() {
+    let _alone = alone();
+    let bench = Bench::start(1, false, |_| {});
+    let mut native = Native::ready(bench.peer());
+    for _ in 0..200 {
+        for _ in 0..200 {
+            let (channel, notify) = (ChannelId::BRIDGE, FrameType::BRIDGE_NOTIFY);
+            native
+                .association
+                .send(channel, notify, Flags::NONE, b"no envelope".to_vec())
+                .unwrap();
+        }
+        native.transmit();
+    }
+    native.send(b"no envelope");
+    native.until(|seen| *seen == Seen::PeerError(1));
+    assert_eq!(bench.count(UnitCount::FramesOpened), 40_001);
+    assert_eq!(bench.exchange(), 200);
+    drop(native);
+    bench.stop();
+}
+
 /// Many small exchanges while the link is cut at any moment: each client gets a
 /// reply or a clear failure, and once the cutting ends all is well.
 #[test]

@@ -4,7 +4,7 @@
 
 use crate::a2a::port::{AssociationId, CallId, CallRequest, ServiceParameters};
 use crate::limits;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 /// Names an entry of [`Pools`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -41,8 +41,7 @@ pub struct Pool {
     pub parameters: ServiceParameters,
     /// Its association.
     pub state: PoolState,
-    /// Calls that wait for it, oldest first.
-    pub waiting: VecDeque<Waiting>,
+    waiting: VecDeque<Waiting>,
     /// Calls that it carries or that wait.
     pub outstanding: usize,
     used: u64,
@@ -51,7 +50,10 @@ pub struct Pool {
 /// Every entry of a unit.
 #[derive(Debug, Default)]
 pub struct Pools {
-    entries: Vec<Pool>,
+    entries: HashMap<PoolId, Pool>,
+    /// The entries of each route, at most [`limits::PARAMETER_SETS_PER_ROUTE_MAX`].
+    routes: HashMap<usize, Vec<PoolId>>,
+    waiting: usize,
     next: u64,
     clock: u64,
 }
@@ -75,68 +77,95 @@ impl Pools {
     pub fn admit(&mut self, route: usize, parameters: &ServiceParameters) -> Admission {
         self.clock += 1;
         let clock = self.clock;
-        if let Some(pool) = self
-            .entries
-            .iter_mut()
-            .find(|pool| pool.route == route && pool.parameters == *parameters)
-        {
-            pool.used = clock;
-            pool.outstanding += 1;
-            return Admission::Entry {
-                pool: pool.id,
-                evicted: None,
-            };
+        let own = self.routes.entry(route).or_default();
+        for id in own.iter() {
+            if let Some(pool) = self.entries.get_mut(id)
+                && pool.parameters == *parameters
+            {
+                pool.used = clock;
+                pool.outstanding += 1;
+                return Admission::Entry {
+                    pool: pool.id,
+                    evicted: None,
+                };
+            }
         }
         let mut evicted = None;
-        if self
-            .entries
-            .iter()
-            .filter(|pool| pool.route == route)
-            .count()
-            >= limits::PARAMETER_SETS_PER_ROUTE_MAX
-        {
-            let idle = self
-                .entries
+        if own.len() >= limits::PARAMETER_SETS_PER_ROUTE_MAX {
+            let idle = own
                 .iter()
                 .enumerate()
-                .filter(|(_, pool)| {
-                    pool.route == route
-                        && pool.outstanding == 0
-                        && pool.state != PoolState::Dialling
-                })
+                .filter_map(|(at, id)| Some((at, self.entries.get(id)?)))
+                .filter(|(_, pool)| pool.outstanding == 0 && pool.state != PoolState::Dialling)
                 .min_by_key(|(_, pool)| pool.used)
                 .map(|(at, _)| at);
             let Some(at) = idle else {
                 return Admission::Full;
             };
-            if let PoolState::Up(association) = self.entries.swap_remove(at).state {
+            let gone = self.entries.remove(&own.swap_remove(at));
+            if let Some(PoolState::Up(association)) = gone.map(|pool| pool.state) {
                 evicted = Some(association);
             }
         }
         self.next += 1;
         let id = PoolId(self.next);
-        self.entries.push(Pool {
+        own.push(id);
+        self.entries.insert(
             id,
-            route,
-            parameters: parameters.clone(),
-            state: PoolState::Down,
-            waiting: VecDeque::new(),
-            outstanding: 1,
-            used: clock,
-        });
+            Pool {
+                id,
+                route,
+                parameters: parameters.clone(),
+                state: PoolState::Down,
+                waiting: VecDeque::new(),
+                outstanding: 1,
+                used: clock,
+            },
+        );
         Admission::Entry { pool: id, evicted }
     }
 
     /// The entry of that name.
     pub fn get(&mut self, id: PoolId) -> Option<&mut Pool> {
-        self.entries.iter_mut().find(|pool| pool.id == id)
+        self.entries.get_mut(&id)
     }
 
-    /// The entry whose association it is.
-    pub fn by_association(&mut self, association: AssociationId) -> Option<&mut Pool> {
-        self.entries
-            .iter_mut()
-            .find(|pool| pool.state == PoolState::Up(association))
+    /// Lets a call wait; false when the entry is gone.
+    pub fn wait(&mut self, id: PoolId, waiting: Waiting) -> bool {
+        let pool = self.entries.get_mut(&id);
+        let waits = pool.map(|pool| pool.waiting.push_back(waiting)).is_some();
+        self.waiting += usize::from(waits);
+        waits
+    }
+
+    /// The call that has waited longest.
+    pub fn next_waiting(&mut self, id: PoolId) -> Option<Waiting> {
+        let next = self.entries.get_mut(&id)?.waiting.pop_front()?;
+        self.waiting -= 1;
+        Some(next)
+    }
+
+    /// Every call that waits, oldest first.
+    pub fn take_waiting(&mut self, id: PoolId) -> VecDeque<Waiting> {
+        let pool = self.entries.get_mut(&id);
+        let all = pool.map_or_else(VecDeque::new, |pool| std::mem::take(&mut pool.waiting));
+        self.waiting -= all.len();
+        all
+    }
+
+    /// A call waits no more.
+    pub fn forget_waiting(&mut self, id: PoolId, call: CallId) {
+        if let Some(pool) = self.entries.get_mut(&id) {
+            let before = pool.waiting.len();
+            pool.waiting.retain(|waiting| waiting.call != call);
+            self.waiting -= before - pool.waiting.len();
+        }
+    }
+
+    /// Whether a call waits for the entry.
+    pub fn has_waiting(&self, id: PoolId) -> bool {
+        let pool = self.entries.get(&id);
+        pool.is_some_and(|pool| !pool.waiting.is_empty())
     }
 
     /// A call of the entry is over.
@@ -148,18 +177,24 @@ impl Pools {
 
     /// Calls that wait, over all entries.
     pub fn waiting(&self) -> usize {
-        self.entries.iter().map(|pool| pool.waiting.len()).sum()
+        self.waiting
     }
 
     /// The entries that calls wait for.
     pub fn with_waiting(&self) -> Vec<PoolId> {
-        let waiting = self.entries.iter().filter(|pool| !pool.waiting.is_empty());
+        if self.waiting == 0 {
+            return Vec::new();
+        }
+        let waiting = self
+            .entries
+            .values()
+            .filter(|pool| !pool.waiting.is_empty());
         waiting.map(|pool| pool.id).collect()
     }
 
     /// Calls that are carried or wait, over all entries.
     pub fn outstanding(&self) -> usize {
-        self.entries.iter().map(|pool| pool.outstanding).sum()
+        self.entries.values().map(|pool| pool.outstanding).sum()
     }
 }
 
@@ -206,5 +241,32 @@ mod tests {
         assert_eq!(evicted, Some(AssociationId(33)), "the one used longest ago");
         assert!(pools.get(ids[3]).is_none());
         assert!(pools.get(ids[5]).is_some());
+        assert_eq!(
+            pools.outstanding(),
+            limits::PARAMETER_SETS_PER_ROUTE_MAX - 1
+        );
+    }
+
+    #[test]
+    fn waiting_calls_are_counted() {
+        let mut pools = Pools::default();
+        let (id, _) = entry(pools.admit(0, &set("1.0")));
+        let waiting = |n| Waiting {
+            call: CallId(n),
+            request: CallRequest::Card,
+        };
+        for n in 0..4 {
+            assert!(pools.wait(id, waiting(n)));
+        }
+        assert!(!pools.wait(PoolId(77), waiting(9)));
+        assert_eq!(pools.waiting(), 4);
+        assert_eq!(pools.next_waiting(id).unwrap().call, CallId(0));
+        pools.forget_waiting(id, CallId(2));
+        pools.forget_waiting(id, CallId(2));
+        assert_eq!((pools.waiting(), pools.has_waiting(id)), (2, true));
+        let rest: Vec<_> = pools.take_waiting(id).into_iter().map(|w| w.call).collect();
+        assert_eq!(rest, [CallId(1), CallId(3)]);
+        assert_eq!((pools.waiting(), pools.has_waiting(id)), (0, false));
+        assert!(pools.with_waiting().is_empty());
     }
 }

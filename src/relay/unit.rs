@@ -77,6 +77,8 @@ struct Line {
     info: LinkInfo,
     ready: bool,
     closing: Option<String>,
+    /// Whose calls it carries, once ready.
+    pool: Option<PoolId>,
 }
 
 /// A call under way.
@@ -402,6 +404,7 @@ impl Loop {
                 info,
                 ready: false,
                 closing: None,
+                pool: None,
             },
         );
         self.port.pressure.borrow_mut().open(association);
@@ -460,6 +463,9 @@ impl Loop {
         self.map(Input::Up { association, info });
         if let Origin::Dialled { token } = origin {
             if let Some(pool) = self.dials.remove(&token) {
+                if let Some(line) = self.lines.get_mut(&association) {
+                    line.pool = Some(pool);
+                }
                 if let Some(pool) = self.port.pools.borrow_mut().get(pool) {
                     pool.state = PoolState::Up(association);
                 }
@@ -490,17 +496,11 @@ impl Loop {
                 self.fail_waiting(pool, &text, false);
             }
         }
-        let pool = self
-            .port
-            .pools
-            .borrow_mut()
-            .by_association(association)
-            .map(|pool| {
+        if let Some(id) = line.pool {
+            if let Some(pool) = self.port.pools.borrow_mut().get(id) {
                 pool.state = PoolState::Down;
-                pool.id
-            });
-        if let Some(pool) = pool {
-            self.fail_waiting(pool, &text, false);
+            }
+            self.fail_waiting(id, &text, false);
         }
         if line.ready {
             self.map(Input::Down {
@@ -707,16 +707,18 @@ impl Loop {
             }
         }
         let mut drained = Vec::new();
-        for &association in &self.busy {
-            if self.port.pressure.borrow().is_high(association) {
-                continue;
-            }
-            if let Some(pool) = self.port.pools.borrow_mut().by_association(association) {
-                if !pool.waiting.is_empty() {
-                    drained.push(pool.id);
+        let (pools, pressure) = (self.port.pools.borrow(), self.port.pressure.borrow());
+        if pools.waiting() > 0 {
+            for association in &self.busy {
+                let pool = self.lines.get(association).and_then(|line| line.pool);
+                if let Some(pool) = pool.filter(|&pool| pools.has_waiting(pool))
+                    && !pressure.is_high(*association)
+                {
+                    drained.push(pool);
                 }
             }
         }
+        drop((pools, pressure));
         for association in calm {
             self.busy.remove(&association);
         }

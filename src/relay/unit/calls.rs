@@ -57,8 +57,9 @@ impl Loop {
             drop(pools);
             self.stats.count(UnitCount::CallsOverBudget);
             self.finish_failed(call, "too many calls wait for an association", false);
-        } else if let Some(pool) = pools.get(pool_id) {
-            pool.waiting.push_back(Waiting { call, request });
+        } else if !pools.wait(pool_id, Waiting { call, request }) {
+            drop(pools);
+            self.finish_failed(call, "the association's pool is gone", false);
         }
     }
 
@@ -112,7 +113,7 @@ impl Loop {
                 if self.port.pressure.borrow().is_high(association) {
                     return;
                 }
-                pool.waiting.pop_front()
+                pools.next_waiting(pool_id)
             };
             let Some(Waiting { call, request }) = next else {
                 return;
@@ -122,14 +123,14 @@ impl Loop {
     }
 
     pub(super) fn fail_waiting(&mut self, pool_id: PoolId, text: &str, timed_out: bool) {
-        let waiting = match self.port.pools.borrow_mut().get(pool_id) {
-            Some(pool) => {
-                if pool.state == PoolState::Dialling {
-                    pool.state = PoolState::Down;
-                }
-                std::mem::take(&mut pool.waiting)
+        let waiting = {
+            let mut pools = self.port.pools.borrow_mut();
+            if let Some(pool) = pools.get(pool_id)
+                && pool.state == PoolState::Dialling
+            {
+                pool.state = PoolState::Down;
             }
-            None => return,
+            pools.take_waiting(pool_id)
         };
         for Waiting { call, .. } in waiting {
             self.finish_failed(call, text, timed_out);
@@ -173,8 +174,9 @@ impl Loop {
         };
         if self.carried.contains_key(&call) {
             self.map(Input::CallGone { call });
-        } else if let Some(pool) = self.port.pools.borrow_mut().get(entry.pool) {
-            pool.waiting.retain(|waiting| waiting.call != call);
+        } else {
+            let mut pools = self.port.pools.borrow_mut();
+            pools.forget_waiting(entry.pool, call);
         }
         self.forget(call);
     }
