@@ -193,6 +193,19 @@ fn serve(gate: &Gate, request: &Request, conversation: &mut Conversation) -> io:
                 thread::sleep(Duration::from_millis(100));
             }
         }
+        // Events without end for whoever streams, a reply for others.
+        "endless" if request.body.windows(8).any(|part| part == b"e/stream") => {
+            conversation.stream()?;
+            let padding = "p".repeat(64 * 1024);
+            for n in 0.. {
+                let event = format!(
+                    r#"{{"jsonrpc":"2.0","id":1,"result":{{"n":{n},"padding":"{padding}"}}}}"#
+                );
+                conversation.event(event.as_bytes())?;
+            }
+            conversation.end()
+        }
+        "endless" => conversation.reply(200, &object(0)),
         // Ends in order, yet inside an event.
         "unfinished" => {
             conversation.stream()?;
@@ -223,7 +236,8 @@ fn large() -> Vec<u8> {
     format!(r#"{{"jsonrpc":"2.0","id":1,"result":"{padding}"}}"#).into_bytes()
 }
 
-const OTHERS: [&str; 8] = [
+const OTHERS: [&str; 9] = [
+    "endless",
     "good",
     "large",
     "trickle",
@@ -547,6 +561,103 @@ fn leaving_clients(bench: &Bench) {
     bench.assert_recovered("clients that left");
 }
 
+/// A client that stops reading is cut (ruling R19), its agent is let go, and
+/// others on the same association never wait for it.
+fn stalled_client(bench: &Bench) {
+    let cut = || {
+        let metrics = bench.pair.ingress.metrics();
+        metrics.sum(
+            "npamp_relay_http_streams_ended_total",
+            &["outcome=\"slow_client\""],
+        )
+    };
+    let before = cut();
+    let clients = [(); 4].map(|()| bench.begin("endless", true));
+    let end = Instant::now() + 5 * SOON;
+    let mut calls = 0;
+    while cut() - before < 3.5 {
+        assert!(Instant::now() < end, "clients that do not read are borne");
+        let outcome = bench.call("endless", false, SOON);
+        assert_eq!(
+            (outcome.status, outcome.end),
+            (200, End::Clean),
+            "{}",
+            outcome.text()
+        );
+        calls += 1;
+    }
+    println!("{calls} calls beside the clients that did not read");
+    for client in clients {
+        let outcome = client.reply(SOON);
+        assert_eq!((outcome.status, outcome.end), (200, End::Broken));
+        let (got, _) = events(&outcome.body);
+        for (n, event) in got.iter().enumerate() {
+            let event: serde_json::Value = serde_json::from_slice(event).expect("a whole event");
+            assert_eq!(event["result"]["n"], n, "in order, without a gap");
+        }
+    }
+    bench.assert_nothing_left("clients that did not read");
+    bench.assert_recovered("clients that did not read");
+}
+
+/// Large messages while the link is cut again and again: whole or refused.
+fn torn_messages(bench: &Bench) {
+    let port = bench.pair.port;
+    let over = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = (0..6)
+        .map(|n| {
+            let over = over.clone();
+            thread::spawn(move || {
+                let (mut whole, mut refused) = (0, 0);
+                let padding = "q".repeat(7 * 1024 * 1024);
+                let upload = format!(
+                    r#"{{"jsonrpc":"2.0","id":1,"method":"message/send","params":"{padding}"}}"#
+                );
+                let (name, body, want) = if n % 2 == 0 {
+                    ("large", request(false), large())
+                } else {
+                    ("good", upload.into_bytes(), object(0))
+                };
+                while !over.load(Ordering::Relaxed) {
+                    let client = Client::post(port, name, &body).expect("a connection");
+                    let outcome = client.reply(UNARY + 2 * SOON);
+                    if outcome.status == 200 {
+                        assert_eq!(outcome.end, End::Clean);
+                        assert!(outcome.body == want, "a reply that is not the agent's");
+                        whole += 1;
+                    } else {
+                        outcome.assert_problem("the link was cut", &[502, 504]);
+                        refused += 1;
+                    }
+                }
+                (whole, refused)
+            })
+        })
+        .collect();
+    for n in 0..12 {
+        thread::sleep(Duration::from_millis(150 + n * 37 % 120));
+        bench.proxy(support::Proxy::cut);
+    }
+    thread::sleep(Duration::from_millis(500));
+    over.store(true, Ordering::Relaxed);
+    let (mut whole, mut refused) = (0, 0);
+    for client in clients {
+        let counts = client.join().expect("a client that got what it must");
+        whole += counts.0;
+        refused += counts.1;
+    }
+    println!("{whole} large messages whole, {refused} refused");
+    assert!(whole > 0 && refused > 0);
+    // Uploads that their clients do not finish.
+    for _ in 0..8 {
+        let mut client = Client::connect(port).expect("a connection");
+        let head = support::client::post_head("good", "content-length: 7000000");
+        client.write(&head).expect("a head");
+        client.write(&vec![b' '; 1_000_000]).expect("a part");
+    }
+    bench.assert_recovered("torn messages");
+}
+
 /// The ingress dies: the egress lets go of every agent.
 fn ingress_killed(bench: &mut Bench) {
     let clients = bench.engage(&PHASES);
@@ -679,6 +790,10 @@ fn all(workers: usize) {
     failing_agents(&bench);
     step("leaving clients");
     leaving_clients(&bench);
+    step("stalled client");
+    stalled_client(&bench);
+    step("torn messages");
+    torn_messages(&bench);
     step("strikes");
     strikes_in_every_phase(&mut bench);
     step("dead before");
