@@ -445,6 +445,44 @@ mod tests {
         assert_eq!(ring.in_flight(), 0);
     }
 
+    /// A file that stayed in the table would keep its connection open.
+    #[test]
+    fn files_are_forgotten_although_a_later_one_was_refused() {
+        let mut ring = ring();
+        let (mut near, far) = UnixStream::pair().unwrap();
+        ring.register(0, far.as_raw_fd());
+        assert!(ring.is_registered(0));
+        ring.files = 0;
+        let (_other, second) = UnixStream::pair().unwrap();
+        ring.register(1, second.as_raw_fd());
+        assert!(!ring.is_registered(1));
+        near.write_all(b"x").unwrap();
+        ring.receive(0, far.as_raw_fd()).unwrap();
+        ring.receive(1, second.as_raw_fd()).unwrap();
+        assert!(ring.has_queued());
+        settle(&mut ring, |all| {
+            let received = |c: &Completion| matches!(c, Completion::Received { slot: 0, .. });
+            all.iter().any(received)
+        });
+        assert!(!ring.has_queued());
+        far.shutdown(std::net::Shutdown::Read).unwrap();
+        settle(&mut ring, |all| {
+            all.contains(&Completion::ReceiveEnded { slot: 0, errno: 0 })
+        });
+        drop(far);
+        near.set_read_timeout(Some(std::time::Duration::from_millis(50)))
+            .unwrap();
+        assert!(near.read(&mut [0]).is_err(), "the table holds it still");
+        ring.unregister(0);
+        near.set_read_timeout(Some(std::time::Duration::from_secs(5)))
+            .unwrap();
+        assert_eq!(near.read(&mut [0]).unwrap(), 0);
+        second.shutdown(std::net::Shutdown::Both).unwrap();
+        settle(&mut ring, |all| {
+            all.contains(&Completion::ReceiveEnded { slot: 1, errno: 0 })
+        });
+    }
+
     #[test]
     fn one_arming_takes_no_more_than_its_credit() {
         let mut ring = ring();
