@@ -183,7 +183,6 @@ fn serve(gate: &Gate, request: &Request, conversation: &mut Conversation) -> io:
         return phase.play(conversation, gate);
     }
     match path {
-        "good" => conversation.reply(200, &object(0)),
         "large" => conversation.reply(200, &large()),
         // Too slow for its deadline, though never silent for long.
         "trickle" => {
@@ -205,7 +204,7 @@ fn serve(gate: &Gate, request: &Request, conversation: &mut Conversation) -> io:
             }
             conversation.end()
         }
-        "endless" => conversation.reply(200, &object(0)),
+        "good" | "endless" => conversation.reply(200, &object(0)),
         // Ends in order, yet inside an event.
         "unfinished" => {
             conversation.stream()?;
