@@ -221,13 +221,16 @@ pub(super) fn failure(failure: &Failure) -> Reply {
             "ParameterTooLarge",
             format!("{name} is too long or given too often"),
         ),
-        Failure::Overloaded => overloaded(&CallRefusal::Overloaded.to_string()),
+        Failure::Overloaded => unavailable("Overloaded", CallRefusal::Overloaded),
         Failure::Refused(CallRefusal::TooManyParameterSets) => refused(
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             "TooManyParameterSets",
             CallRefusal::TooManyParameterSets.to_string(),
         ),
-        Failure::Refused(refusal) => overloaded(&refusal.to_string()),
+        Failure::Refused(refusal @ CallRefusal::Overloaded) => unavailable("Overloaded", *refusal),
+        Failure::Refused(refusal @ CallRefusal::ShuttingDown) => {
+            unavailable("ShuttingDown", *refusal)
+        }
         Failure::CardUnusable => refused(
             StatusCode::BAD_GATEWAY,
             "CardUnusable",
@@ -255,9 +258,10 @@ fn transport(error: &TransportError) -> Reply {
     }
 }
 
-fn overloaded(detail: &str) -> Reply {
+fn unavailable(name: &str, refusal: CallRefusal) -> Reply {
+    let detail = refusal.to_string();
     with(
-        problem(StatusCode::SERVICE_UNAVAILABLE, None, "Overloaded", detail),
+        problem(StatusCode::SERVICE_UNAVAILABLE, None, name, &detail),
         RETRY_AFTER,
         HeaderValue::from_static("1"),
     )

@@ -451,16 +451,20 @@ fn the_relays_refusals() {
     run(async {
         let edge = Edge::new();
         let mut http = edge.connect().await;
-        for (refusal, status) in [
-            (CallRefusal::TooManyParameterSets, 431),
-            (CallRefusal::Overloaded, 503),
-            (CallRefusal::ShuttingDown, 503),
+        for (refusal, status, name) in [
+            (
+                CallRefusal::TooManyParameterSets,
+                431,
+                "TooManyParameterSets",
+            ),
+            (CallRefusal::Overloaded, 503, "Overloaded"),
+            (CallRefusal::ShuttingDown, 503, "ShuttingDown"),
         ] {
             edge.mapping.refuse.set(Some(refusal));
             http.post("/a", SEND).await;
             let (head, body) = http.response().await;
             assert_eq!(head.status, status);
-            problem(&head, &body);
+            assert_eq!(problem(&head, &body)["name"], name);
             http.get("GET", "/a/.well-known/agent-card.json", "").await;
             assert_eq!(http.response().await.0.status, status);
         }
