@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 use super::buffers::{BufferRing, GROUP};
+use super::clock::now;
 use super::wake::Wake;
 use crate::limits;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
@@ -11,6 +12,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Entries of the submission queue. A turn that queues more submits in between.
 const ENTRIES: u32 = 1024;
@@ -72,12 +74,7 @@ pub struct Ring {
 impl Ring {
     /// Builds the ring on the calling thread.
     pub fn new(wake: Arc<Wake>) -> io::Result<Self> {
-        let io = IoUring::builder()
-            .setup_cqsize(ENTRIES * 8)
-            .setup_submit_all()
-            .setup_single_issuer()
-            .setup_defer_taskrun()
-            .build(ENTRIES)?;
+        let io = build()?;
         io.submitter().register_eventfd(wake.as_raw_fd())?;
         let files = registered_files(&io);
         let buffers = BufferRing::new(&io, limits::RECEIVE_BUFFERS, limits::RECEIVE_BUFFER_OCTETS)?;
@@ -342,6 +339,34 @@ impl Ring {
 }
 
 const ENTER_GETEVENTS: u32 = 1;
+/// How long memory for a ring is waited for.
+const MEMORY_TIME: Duration = Duration::from_secs(2);
+
+/// A ring of our kind. The kernel counts its memory against the user's RLIMIT_MEMLOCK and
+/// gives that of a killed process back late, so that a restart may have to wait for it.
+fn build() -> io::Result<IoUring> {
+    let give_up = now() + MEMORY_TIME;
+    loop {
+        let built = IoUring::builder()
+            .setup_cqsize(ENTRIES * 8)
+            .setup_submit_all()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .build(ENTRIES);
+        match built {
+            Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => {
+                if now() >= give_up {
+                    return Err(io::Error::new(
+                        error.kind(),
+                        format!("no memory for an io_uring; is RLIMIT_MEMLOCK enough? ({error})"),
+                    ));
+                }
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            built => return built,
+        }
+    }
+}
 
 fn single(receive: opcode::Recv) -> squeue::Entry {
     receive
