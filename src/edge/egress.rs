@@ -259,6 +259,17 @@ impl Egress {
             ReadError::Broken(error) => AgentFailure::broken("the agent's reply broke off", &error),
         })?;
         tracing::trace!(agent = %agent.name, status = head.status.as_u16(), "reply");
+        if matches!(
+            head.status,
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
+        ) {
+            // Ruling R14: no client can do anything about it, so the operator must see it.
+            tracing::warn!(
+                agent = %agent.name,
+                status = head.status.as_u16(),
+                "the agent does not take this relay's credential"
+            );
+        }
         let text = |name| {
             head.headers
                 .get(name)
