@@ -312,10 +312,12 @@ fn unread(request: Request<Incoming>, failure: Failure) -> Failure {
     failure
 }
 
-/// Whether a refused body must still be read: closing a socket with unread octets
-/// resets it, and the client that is still sending would never see the answer.
+/// Whether a refused body must still be read: a socket that is closed with unread
+/// octets, and an HTTP/2 stream that is answered before its end, is reset, and
+/// the client that is still sending might never see the answer. On HTTP/1.1
+/// reading would ask a client for the body that it holds back.
 fn lingers(request: &Request<Incoming>) -> bool {
-    request.version() < Version::HTTP_2 && !request.headers().contains_key(EXPECT)
+    request.version() >= Version::HTTP_2 || !request.headers().contains_key(EXPECT)
 }
 
 /// Reads on for a while, discarding.

@@ -9,6 +9,7 @@ use npamp_relay::edge::ingress::{Ingress, IngressBounds};
 use npamp_relay::edge::settings::{CardMode, RoutePath, TlsFiles};
 use npamp_relay::edge::stats::{EdgeStats, Refusal, RequestOutcome};
 use rustls::pki_types::pem::PemObject;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -780,6 +781,58 @@ fn http2_body_above_the_bound() {
             .unwrap();
         let reply = soon(client.send_request(request)).await.unwrap();
         assert_eq!(reply.status(), 413);
+        edge.nothing_carried();
+    });
+}
+
+/// A body that is sent piece by piece, and whether it was wanted to its end.
+struct Pieces {
+    left: usize,
+    done: Rc<std::cell::Cell<bool>>,
+}
+
+impl hyper::body::Body for Pieces {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<hyper::body::Frame<Bytes>, Self::Error>>> {
+        if self.left == 0 {
+            self.done.set(true);
+            return std::task::Poll::Ready(None);
+        }
+        self.left -= 1;
+        let piece = Bytes::from_static(&[b' '; 64 << 10]);
+        std::task::Poll::Ready(Some(Ok(hyper::body::Frame::data(piece))))
+    }
+}
+
+/// Clients such as curl miss an answer whose stream is reset while they still send.
+#[test]
+fn http2_streams_are_not_reset_under_a_refusal() {
+    run(async {
+        let mut edge = Edge::new();
+        for (path, status) in [("a", 413), ("nowhere", 404)] {
+            let stream = TcpStream::connect(edge.address).await.unwrap();
+            let io = hyper_util::rt::TokioIo::new(stream);
+            let (mut client, connection) = hyper::client::conn::http2::handshake(LocalExecutor, io)
+                .await
+                .unwrap();
+            tokio::task::spawn_local(connection);
+            let done = Rc::new(std::cell::Cell::new(false));
+            let body = Pieces {
+                left: 128,
+                done: done.clone(),
+            };
+            let request = http::Request::post(format!("http://edge.example/{path}"))
+                .body(body)
+                .unwrap();
+            let reply = soon(client.send_request(request)).await.unwrap();
+            assert_eq!(reply.status(), status);
+            until("all of the body is taken", || done.get()).await;
+        }
         edge.nothing_carried();
     });
 }
