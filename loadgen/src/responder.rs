@@ -105,16 +105,16 @@ impl Responder {
         let payload = match payload::decode(frame_type.0, octets) {
             Ok(payload) => payload,
             Err(error) => {
-                if frame_type == FrameType::BRIDGE_REQUEST {
-                    if let Some((_, correlation_id)) = payload::readable_correlation(octets) {
-                        let correlation_id = correlation_id.to_vec();
-                        self.transport_error(
-                            link,
-                            &correlation_id,
-                            TransportCode::ENVELOPE_MALFORMED,
-                            &error.to_string(),
-                        );
-                    }
+                if frame_type == FrameType::BRIDGE_REQUEST
+                    && let Some((_, correlation_id)) = payload::readable_correlation(octets)
+                {
+                    let correlation_id = correlation_id.to_vec();
+                    self.transport_error(
+                        link,
+                        &correlation_id,
+                        TransportCode::ENVELOPE_MALFORMED,
+                        &error.to_string(),
+                    );
                 }
                 return;
             }
@@ -304,10 +304,10 @@ impl Handler for Responder {
 
 impl Work for Responder {
     fn outcome(&mut self, outcome: Outcome, shard: &mut Shard) {
-        if let Outcome::Joined(handed) = outcome {
-            if shard.adopt(*handed, self).is_none() {
-                eprintln!("npamp-loadgen: no room for another association");
-            }
+        if let Outcome::Joined(handed) = outcome
+            && shard.adopt(*handed, self).is_none()
+        {
+            eprintln!("npamp-loadgen: no room for another association");
         }
     }
 

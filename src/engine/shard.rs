@@ -442,11 +442,11 @@ impl Shard {
     }
 
     fn touch(&mut self, slot: u32) {
-        if let Some(link) = self.links.get_mut(slot as usize).and_then(Option::as_mut) {
-            if !link.dirty {
-                link.dirty = true;
-                self.dirty.push(slot);
-            }
+        if let Some(link) = self.links.get_mut(slot as usize).and_then(Option::as_mut)
+            && !link.dirty
+        {
+            link.dirty = true;
+            self.dirty.push(slot);
         }
     }
 
@@ -565,10 +565,10 @@ impl Shard {
             link.phase == Phase::Shut && !link.receiving && link.sending.is_none()
         });
         if done {
-            if let Some(link) = self.links[slot as usize].take() {
-                if let Some(at) = link.timer {
-                    self.timers.remove(&(at, slot));
-                }
+            if let Some(link) = self.links[slot as usize].take()
+                && let Some(at) = link.timer
+            {
+                self.timers.remove(&(at, slot));
             }
             self.ring.unregister(slot);
             self.free.push(slot);

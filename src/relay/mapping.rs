@@ -341,10 +341,10 @@ fn work(
                     break;
                 };
                 worked = true;
-                if let Input::Agent { exchange, event } = &input {
-                    if event.is_last() {
-                        dispatched.remove(exchange);
-                    }
+                if let Input::Agent { exchange, event } = &input
+                    && event.is_last()
+                {
+                    dispatched.remove(exchange);
                 }
                 mapper.handle(input, now(), &mut SystemRandom);
                 while let Some(output) = mapper.poll_output() {

@@ -283,10 +283,10 @@ impl Relay {
                 Err(_) => outcome = Err(RelayError::Thread("a unit panicked".into())),
             }
         }
-        if let Some(workers) = self.workers {
-            if !workers.stop() {
-                outcome = Err(RelayError::Thread("a mapping worker panicked".into()));
-            }
+        if let Some(workers) = self.workers
+            && !workers.stop()
+        {
+            outcome = Err(RelayError::Thread("a mapping worker panicked".into()));
         }
         match self.control.join() {
             Ok(Ok(())) => {}

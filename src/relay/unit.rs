@@ -186,10 +186,10 @@ struct Loop {
 
 /// Runs a unit on the calling thread until it was drained.
 pub fn run(setup: Setup) -> io::Result<()> {
-    if let Some(core) = setup.core {
-        if !crate::engine::cores::pin(core) {
-            tracing::warn!(unit = setup.unit, core, "the unit could not be pinned");
-        }
+    if let Some(core) = setup.core
+        && !crate::engine::cores::pin(core)
+    {
+        tracing::warn!(unit = setup.unit, core, "the unit could not be pinned");
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -423,14 +423,14 @@ impl Loop {
             crate::handshake::Side::Responder => Side::Responder,
         };
         // Ruling R12: HELLO repeats the link's server name under the N-PAMP handshake.
-        if let (Side::Responder, Some(hello)) = (side, &peer.hello) {
-            if !hello::repeats_server_name(hello, &line.info.server_name) {
-                self.stats.count(UnitCount::ServerNameMismatches);
-                let text = "HELLO does not repeat the link's server name";
-                line.closing = Some(text.into());
-                self.shard.close(link, 1, text);
-                return;
-            }
+        if let (Side::Responder, Some(hello)) = (side, &peer.hello)
+            && !hello::repeats_server_name(hello, &line.info.server_name)
+        {
+            self.stats.count(UnitCount::ServerNameMismatches);
+            let text = "HELLO does not repeat the link's server name";
+            line.closing = Some(text.into());
+            self.shard.close(link, 1, text);
+            return;
         }
         let parameters = match (&peer.hello, side, line.info.origin) {
             (Some(hello), Side::Responder, _) => match hello::stated_parameters(hello) {
@@ -461,16 +461,16 @@ impl Loop {
         line.ready = true;
         let origin = line.info.origin;
         self.map(Input::Up { association, info });
-        if let Origin::Dialled { token } = origin {
-            if let Some(pool) = self.dials.remove(&token) {
-                if let Some(line) = self.lines.get_mut(&association) {
-                    line.pool = Some(pool);
-                }
-                if let Some(pool) = self.port.pools.borrow_mut().get(pool) {
-                    pool.state = PoolState::Up(association);
-                }
-                self.release_waiting(pool);
+        if let Origin::Dialled { token } = origin
+            && let Some(pool) = self.dials.remove(&token)
+        {
+            if let Some(line) = self.lines.get_mut(&association) {
+                line.pool = Some(pool);
             }
+            if let Some(pool) = self.port.pools.borrow_mut().get(pool) {
+                pool.state = PoolState::Up(association);
+            }
+            self.release_waiting(pool);
         }
     }
 
@@ -485,16 +485,15 @@ impl Loop {
         tracing::info!(association = association.0, reason = %text, "association down");
         self.port.pressure.borrow_mut().close(association);
         self.busy.remove(&association);
-        if let Origin::Dialled { token } = line.info.origin {
-            if let Some(pool) = self.dials.remove(&token) {
-                // It never became ready. A responder judges our identity last, when our
-                // side of the handshake is done, and can only hang up.
-                let text = format!(
-                    "{text}, before HELLO; does the responder allow this relay's identity?"
-                );
-                tracing::warn!(association = association.0, "{text}");
-                self.fail_waiting(pool, &text, false);
-            }
+        if let Origin::Dialled { token } = line.info.origin
+            && let Some(pool) = self.dials.remove(&token)
+        {
+            // It never became ready. A responder judges our identity last, when our
+            // side of the handshake is done, and can only hang up.
+            let text =
+                format!("{text}, before HELLO; does the responder allow this relay's identity?");
+            tracing::warn!(association = association.0, "{text}");
+            self.fail_waiting(pool, &text, false);
         }
         if let Some(id) = line.pool {
             if let Some(pool) = self.port.pools.borrow_mut().get(id) {
@@ -522,14 +521,14 @@ impl Loop {
                 };
                 if self.shard.adopt(*handed, &mut ear).is_none() {
                     self.stats.count(UnitCount::AssociationsRefused);
-                    if let Origin::Dialled { token } = origin {
-                        if let Some(pool) = self.dials.remove(&token) {
-                            self.fail_waiting(
-                                pool,
-                                "this relay holds as many associations as it may",
-                                false,
-                            );
-                        }
+                    if let Origin::Dialled { token } = origin
+                        && let Some(pool) = self.dials.remove(&token)
+                    {
+                        self.fail_waiting(
+                            pool,
+                            "this relay holds as many associations as it may",
+                            false,
+                        );
                     }
                 }
                 self.hear();

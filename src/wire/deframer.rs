@@ -110,11 +110,11 @@ impl Deframer {
         loop {
             let step = self.step(octets)?;
             let consumed = step.consumed;
-            if let Some(frame) = step.frame {
-                if let Err(error) = on_frame(frame.header, frame.payload) {
-                    self.failed = Some(HeaderError::AlreadyFailed);
-                    return Err(error);
-                }
+            if let Some(frame) = step.frame
+                && let Err(error) = on_frame(frame.header, frame.payload)
+            {
+                self.failed = Some(HeaderError::AlreadyFailed);
+                return Err(error);
             }
             octets = &mut octets[consumed..];
             if octets.is_empty() {

@@ -804,7 +804,7 @@ impl hyper::body::Body for Pieces {
             return std::task::Poll::Ready(None);
         }
         self.left -= 1;
-        let piece = Bytes::from_static(&[b' '; 64 << 10]);
+        let piece = Bytes::from(vec![b' '; 64 << 10]);
         std::task::Poll::Ready(Some(Ok(hyper::body::Frame::data(piece))))
     }
 }
