@@ -98,6 +98,8 @@ pub const CARD_OCTETS_MAX: usize = 1024 * 1024;
 pub const DOCUMENT_OCTETS_MAX: usize = FOREIGN_MESSAGE_OCTETS_MAX;
 /// One request of the conformance adapter, in octets.
 pub const CONFORMANCE_REQUEST_OCTETS_MAX: usize = 16 * 1024 * 1024;
+/// Log lines that wait for a slow reader; further ones are dropped and counted.
+pub const LOG_LINES_WAITING_MAX: usize = 16_384;
 /// Configuration file, in octets.
 pub const CONFIG_OCTETS_MAX: usize = 1024 * 1024;
 /// Calls that wait for a route's association to come up, per unit.

@@ -27,7 +27,8 @@ const WATCH_TIME: Duration = Duration::from_millis(200);
 /// `run`: the relay, until SIGTERM or SIGINT.
 pub fn run(file: &Path) -> Result<(), CliError> {
     let config = config::load(file).map_err(|errors| CliError(errors.to_string()))?;
-    logs::init(&config.settings.observe).map_err(|error| CliError(error.to_string()))?;
+    let _logs =
+        logs::init(&config.settings.observe).map_err(|error| CliError(error.to_string()))?;
     let signals = signals()?;
     let relay = Relay::start(config.settings).map_err(|error| CliError(error.to_string()))?;
     for address in &relay.listen_addresses {
@@ -45,7 +46,7 @@ pub fn run(file: &Path) -> Result<(), CliError> {
 /// `demo`: agent, egress and ingress in one process, until SIGTERM or SIGINT.
 pub fn demo(args: &DemoArgs) -> Result<(), CliError> {
     let demo = Demo::prepare(args)?;
-    logs::init(&demo.settings.observe).map_err(|error| CliError(error.to_string()))?;
+    let _logs = logs::init(&demo.settings.observe).map_err(|error| CliError(error.to_string()))?;
     let signals = signals()?;
     let relay = Relay::start(demo.settings.clone()).map_err(|error| CliError(error.to_string()))?;
     let mut stdout = std::io::stdout().lock();
@@ -121,7 +122,7 @@ pub fn call(args: &CallArgs) -> Result<(), CliError> {
         log_json: false,
         log: "error".into(),
     };
-    logs::init(&settings.observe).map_err(|error| CliError(error.to_string()))?;
+    let _logs = logs::init(&settings.observe).map_err(|error| CliError(error.to_string()))?;
     let relay = Relay::start_as(settings, identity).map_err(failed)?;
     let (events, heard) = mpsc::channel();
     let (parameters, request) = (plan.parameters, plan.request);

@@ -4,8 +4,11 @@
 //! correlation ids, reasons and figures. Keys, tokens, header values, message
 //! bodies and agents' answers never are.
 
+use crate::limits;
 use crate::relay::settings::ObserveSettings;
 use std::io::IsTerminal;
+use std::sync::OnceLock;
+use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -47,11 +50,33 @@ where
     })
 }
 
-/// Starts logging to standard error for the whole process.
-pub fn init(settings: &ObserveSettings) -> Result<(), LogError> {
+/// Writes the last lines when it is dropped; hold it to the end of the process.
+#[must_use]
+#[derive(Debug)]
+pub struct Logs(#[allow(dead_code, reason = "held for its drop")] WorkerGuard);
+
+static DROPPED: OnceLock<ErrorCounter> = OnceLock::new();
+
+/// Starts logging to standard error for the whole process, through a thread of
+/// its own: a reader that stalls costs lines, never a stalled relay.
+pub fn init(settings: &ObserveSettings) -> Result<Logs, LogError> {
     let colours = std::io::stderr().is_terminal();
-    let subscriber = subscriber(settings, colours, std::io::stderr)?;
-    tracing::subscriber::set_global_default(subscriber).map_err(|e| LogError(e.to_string()))
+    let (writer, guard) = NonBlockingBuilder::default()
+        .buffered_lines_limit(limits::LOG_LINES_WAITING_MAX)
+        .lossy(true)
+        .finish(std::io::stderr());
+    let dropped = writer.error_counter();
+    let subscriber = subscriber(settings, colours, writer)?;
+    tracing::subscriber::set_global_default(subscriber).map_err(|e| LogError(e.to_string()))?;
+    let _ = DROPPED.set(dropped);
+    Ok(Logs(guard))
+}
+
+/// Lines that were dropped because the reader of the log was too slow.
+pub fn dropped_lines() -> u64 {
+    DROPPED
+        .get()
+        .map_or(0, |dropped| dropped.dropped_lines() as u64)
 }
 
 #[cfg(test)]

@@ -98,6 +98,11 @@ pub fn register(registry: &Registry) -> Result<(), NamingError> {
         "User and system processor time of the process",
         || processor_seconds().unwrap_or(f64::NAN),
     )?;
+    registry.counter(
+        "log_lines_dropped",
+        "Log lines dropped because the reader of the log was too slow",
+        super::logs::dropped_lines,
+    )?;
     let start = start_seconds().unwrap_or(f64::NAN);
     registry.gauge(
         "process_start_time_seconds",
