@@ -96,6 +96,12 @@ pub const STREAM_BUFFER_OCTETS_MAX: usize = 16 * 1024 * 1024;
 pub const CARD_OCTETS_MAX: usize = 1024 * 1024;
 /// Reassembled document, in octets.
 pub const DOCUMENT_OCTETS_MAX: usize = FOREIGN_MESSAGE_OCTETS_MAX;
+/// Octets of one part of a document set that is sent; a longer document or proof is cut.
+pub const DOCUMENT_PART_OCTETS_MAX: usize = 256 * 1024;
+/// All proofs of one document set, in octets.
+pub const DOCUMENT_PROOFS_OCTETS_MAX: usize = FOREIGN_MESSAGE_OCTETS_MAX;
+/// Parts of one document set that are taken.
+pub const DOCUMENT_PARTS_MAX: usize = 16_384;
 /// One request of the conformance adapter, in octets.
 pub const CONFORMANCE_REQUEST_OCTETS_MAX: usize = 16 * 1024 * 1024;
 /// Log lines that wait for a slow reader; further ones are dropped and counted.
@@ -200,6 +206,12 @@ const _: () = {
     );
     assert!(STREAM_BUFFER_OCTETS_MAX >= FOREIGN_MESSAGE_OCTETS_MAX);
     assert!(LOWERED_OCTETS_MIN < FOREIGN_MESSAGE_OCTETS_MAX);
+    assert!(DOCUMENT_PART_OCTETS_MAX >= LOWERED_OCTETS_MIN);
+    assert!(
+        DOCUMENT_PARTS_MAX
+            >= (CARD_OCTETS_MAX + DOCUMENT_PROOFS_OCTETS_MAX) / LOWERED_OCTETS_MIN + 2 * 256,
+        "every set that is sent is taken"
+    );
     assert!(DEMO_OCTETS_MAX >= FOREIGN_MESSAGE_OCTETS_MAX);
     assert!(RECEIVE_BUFFERS.is_power_of_two());
     assert!(RECEIVE_CREDIT_OCTETS as usize >= RECEIVE_BUFFER_OCTETS);

@@ -70,6 +70,8 @@ pub struct Response<'a> {
     pub id: Id<'a>,
     /// Result or error.
     pub outcome: Outcome<'a>,
+    /// `result` or `error` is there more than once, and `outcome` the last of them.
+    pub repeated: bool,
 }
 
 impl Response<'_> {
@@ -106,6 +108,13 @@ pub enum Outcome<'a> {
     /// Neither member: how SDKs that leave out null values spell a null result.
     /// Carried as success, octet for octet (a recorded leniency).
     Absent,
+}
+
+impl Outcome<'_> {
+    /// Whether the Response is an error.
+    pub fn is_error(&self) -> bool {
+        matches!(self, Self::Error(_))
+    }
 }
 
 /// A JSON-RPC id as the raw token: a JSON string with its quotes, a number or `null`.
@@ -160,7 +169,27 @@ pub fn scan_response(body: &[u8]) -> Result<Response<'_>, ScanError> {
         (None, None) if members.method.is_none() => Outcome::Absent,
         _ => return Err(ScanError::Outcome),
     };
-    Ok(Response { id, outcome })
+    Ok(Response {
+        id,
+        outcome,
+        repeated: members.outcome_repeated,
+    })
+}
+
+/// A success Response with `result` octet for octet, when that is one JSON text (ruling R25).
+pub fn success(id: Id<'_>, result: &[u8]) -> Option<Vec<u8>> {
+    let result = std::str::from_utf8(result).ok()?;
+    let mut deserializer = serde_json::Deserializer::from_str(result);
+    IgnoredAny::deserialize(&mut deserializer).ok()?;
+    deserializer.end().ok()?;
+    let parts = [
+        r#"{"jsonrpc":"2.0","id":"#,
+        id.token(),
+        r#","result":"#,
+        result,
+        "}",
+    ];
+    Some(parts.concat().into_bytes())
 }
 
 /// Top-level members as raw tokens, `jsonrpc` already checked.
@@ -172,6 +201,7 @@ struct Members<'a> {
     result: Option<&'a str>,
     error: Option<&'a str>,
     duplicate: bool,
+    outcome_repeated: bool,
 }
 
 fn members(body: &[u8]) -> Result<Members<'_>, ScanError> {
@@ -326,7 +356,9 @@ impl<'de> Visitor<'de> for MembersVisitor {
             let value: &'de RawValue = map.next_value()?;
             let repeated = slot.replace(value.get()).is_some();
             // A repeated result or error is the endpoints' affair; the octets travel as they are.
-            members.duplicate |= repeated && !matches!(name, Name::Result | Name::Error);
+            let outcome = matches!(name, Name::Result | Name::Error);
+            members.duplicate |= repeated && !outcome;
+            members.outcome_repeated |= repeated && outcome;
         }
         Ok(members)
     }

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod budget;
+pub mod card;
 pub mod config;
 pub mod json_rpc;
 pub mod mapper;

@@ -93,8 +93,18 @@ pub enum CallRequest {
     Card,
 }
 
+/// A detached proof of a document, as carried (NPAMP-CC-DOC §6.4, §6.5).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DetachedProof {
+    /// proof_alg.
+    pub algorithm: u16,
+    /// Proof octets.
+    pub octets: Bytes,
+}
+
 /// What the mapper tells the ingress edge about one call. `Stream*` events
-/// follow each other; every other event is the last of its call.
+/// follow each other, `DocumentBegun` comes before what ends the call; every
+/// other event is the last of its call.
 #[derive(Debug, Clone)]
 pub enum CallEvent {
     /// The agent's JSON-RPC success Response, verbatim (BRIDGE_RESPONSE).
@@ -103,12 +113,17 @@ pub enum CallEvent {
     ErrorResponse(Bytes),
     /// A notification was handed to the association.
     Accepted,
-    /// A verified document set's document part.
+    /// The first of several parts of a document set came; until the others are
+    /// there the set is incomplete (NPAMP-CC-DOC §7.5).
+    DocumentBegun,
+    /// A complete document set whose digest matched. Proofs are not verified: that is the reader's act.
     Document {
         /// Document octets.
         document: Bytes,
         /// Media type the producer stated.
         content_type: String,
+        /// Detached proofs by index.
+        proofs: Vec<DetachedProof>,
     },
     /// A failure below JSON-RPC (ruling R14); the last event, also in mid-stream.
     TransportError(TransportError),
@@ -151,22 +166,25 @@ impl CallEvent {
         match self {
             Self::Response(object)
             | Self::ErrorResponse(object)
-            | Self::Document {
-                document: object, ..
-            }
             | Self::StreamEvent { object, .. }
             | Self::StreamEnd {
                 object: Some(object),
                 ..
             }
             | Self::StreamError { object, .. } => object.len(),
-            Self::Accepted | Self::TransportError(_) | Self::StreamEnd { object: None, .. } => 0,
+            Self::Document {
+                document, proofs, ..
+            } => document.len() + proofs.iter().map(|proof| proof.octets.len()).sum::<usize>(),
+            Self::Accepted
+            | Self::DocumentBegun
+            | Self::TransportError(_)
+            | Self::StreamEnd { object: None, .. } => 0,
         }
     }
 
     /// Whether no event of the call follows.
     pub fn is_last(&self) -> bool {
-        !matches!(self, Self::StreamEvent { .. })
+        !matches!(self, Self::StreamEvent { .. } | Self::DocumentBegun)
     }
 }
 

@@ -183,6 +183,8 @@ reasons! {
         LateReply => "late_reply",
         /// A reply to an exchange whose caller left.
         AbandonedReply => "abandoned_reply",
+        /// A consumer's report on a document set that was sent.
+        DocumentReport => "document_report",
         /// A cancel of an exchange that is complete.
         MootCancel => "moot_cancel",
         /// News of an agent that nobody waits for, such as events after the final one.
@@ -280,7 +282,7 @@ pub struct MapperStats {
     pub malformed: Counters<BridgeError>,
     /// Foreign messages that are not the JSON-RPC object expected.
     pub scan_errors: Counters<ScanError>,
-    /// Document sets not presented.
+    /// Faulty document sets: not presented, or not sent, or with a proof that is unknown here.
     pub document_errors: Counters<DocumentError>,
     /// Dropped without an answer.
     pub dropped: Counters<Dropped>,

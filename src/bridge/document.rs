@@ -1,10 +1,17 @@
-//! Document sets: building one for a document and judging one that came. Serves
-//! NPAMP-CC-DOC §5–§8 for a single part without proofs; a set that announces
-//! proofs is reported as incomplete, never presented without them.
+//! Document sets at their producer, their digest, and what can be wrong with
+//! one. Serves NPAMP-CC-DOC §5–§8; `document_set` assembles those that came.
+//!
+//! How a set travels (§7.1 leaves a choice): one that fits a single part and has
+//! no proof is one BRIDGE_RESPONSE, which is what NPAMP-BRIDGE knows as a reply.
+//! Every other one is a run of BRIDGE_STREAM_DATA that a BRIDGE_STREAM_END closes,
+//! so that the end of the exchange can be seen; the document first, then its
+//! proofs, each cut into as many parts as it needs. There is no StreamControl:
+//! it belongs to NPAMP-CC-STREAM, and a set is not resumed.
 //!
 //! Never changes a document octet and never decides trust.
 
-use crate::bridge::document_binding::{DigestAlgorithm, DocumentBinding, Part};
+use crate::bridge::document_binding::{DigestAlgorithm, DocumentBinding, Part, ProofAlgorithm};
+use crate::bridge::envelope::MessageKind;
 use crate::bridge::payload::Payload;
 use crate::bridge::transport_error::TransportCode;
 use crate::reasons;
@@ -21,9 +28,27 @@ reasons! {
         /// The digest recomputed is not the one asserted (§5).
         #[error("the document's digest is not the asserted one")]
         DigestMismatch => "digest_mismatch",
-        /// A proof part came, or proofs were announced, or the set was streamed (§7.3).
+        /// The set ended, or its deadline passed, before every part was there (§7.3, §7.5).
         #[error("the document set is incomplete")]
         SetIncomplete => "set_incomplete",
+        /// The set has more octets or parts than are held for one (§8: the consumer's bound).
+        #[error("the document set exceeds what is held for one")]
+        OverBound => "over_bound",
+        /// A part states another proof_count, digest, media type or proof_alg than the part before it (§6.2).
+        #[error("two parts of the document set disagree")]
+        PartsDisagree => "parts_disagree",
+        /// A part came twice (§7.3: proof_index values are distinct).
+        #[error("a part of the document set is repeated")]
+        PartRepeated => "part_repeated",
+        /// A proof names another doc_id than the document (§6.3).
+        #[error("a proof does not bind to the document")]
+        ProofUnbound => "proof_unbound",
+        /// A proof_alg is unknown here; the set is presented all the same, the proof reported (§6.4).
+        #[error("a proof's algorithm is unknown")]
+        ProofUnsupported => "proof_unsupported",
+        /// Which octets are the document cannot be said for certain (§4).
+        #[error("the document's octets are not certain")]
+        DigestUnstable => "digest_unstable",
     }
 }
 
@@ -31,9 +56,14 @@ impl DocumentError {
     /// Its transport error (§8).
     pub fn transport_code(self) -> TransportCode {
         match self {
-            Self::BindingAbsent => TransportCode::BINDING_MALFORMED,
+            Self::BindingAbsent | Self::PartsDisagree | Self::PartRepeated => {
+                TransportCode::BINDING_MALFORMED
+            }
             Self::DigestMismatch => TransportCode::DIGEST_MISMATCH,
-            Self::SetIncomplete => TransportCode::SET_INCOMPLETE,
+            Self::DigestUnstable => TransportCode::DIGEST_UNSTABLE,
+            Self::ProofUnbound => TransportCode::PROOF_UNBOUND,
+            Self::ProofUnsupported => TransportCode::PROOF_UNSUPPORTED,
+            Self::SetIncomplete | Self::OverBound => TransportCode::SET_INCOMPLETE,
         }
     }
 }
@@ -81,6 +111,74 @@ impl Digest {
     }
 }
 
+/// A detached proof to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DetachedProof<'a> {
+    /// What made it.
+    pub algorithm: ProofAlgorithm,
+    /// Its octets.
+    pub octets: &'a [u8],
+}
+
+/// One frame of a set to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutgoingPart<'a> {
+    /// Frame type.
+    pub kind: MessageKind,
+    /// What it carries.
+    pub binding: DocumentBinding<'a>,
+    /// Octets of the document or of the proof, or the next ones of them.
+    pub octets: &'a [u8],
+}
+
+/// The frames of a set, in order, `part_octets_max` octets at most in each. `None` for
+/// more than 255 proofs, which no proof_count can say.
+pub fn parts<'a>(
+    document_part: DocumentBinding<'a>,
+    document: &'a [u8],
+    proofs: &[DetachedProof<'a>],
+    part_octets_max: usize,
+) -> Option<Vec<OutgoingPart<'a>>> {
+    let proof_count = u8::try_from(proofs.len()).ok()?;
+    let document_part = DocumentBinding {
+        proof_count,
+        ..document_part
+    };
+    let mut parts = Vec::new();
+    let mut cut = |binding: DocumentBinding<'a>, octets: &'a [u8]| {
+        let (first, rest) = octets.split_at(octets.len().min(part_octets_max));
+        for octets in std::iter::once(first).chain(rest.chunks(part_octets_max.max(1))) {
+            parts.push(OutgoingPart {
+                kind: MessageKind::StreamData,
+                binding,
+                octets,
+            });
+        }
+    };
+    cut(document_part, document);
+    for (index, proof) in (0..proof_count).zip(proofs) {
+        let part = Part::Proof {
+            index,
+            algorithm: proof.algorithm,
+        };
+        let binding = DocumentBinding {
+            part,
+            content_type: "",
+            ..document_part
+        };
+        cut(binding, proof.octets);
+    }
+    let alone = parts.len() == 1;
+    if let Some(last) = parts.last_mut() {
+        last.kind = if alone {
+            MessageKind::Response
+        } else {
+            MessageKind::StreamEnd
+        };
+    }
+    Some(parts)
+}
+
 /// A complete set whose digest matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerifiedDocument<'a> {
@@ -92,7 +190,7 @@ pub struct VerifiedDocument<'a> {
     pub doc_id: &'a [u8],
 }
 
-/// Judges a reply that must be a whole set in one part (§5, §7.3, §7.5).
+/// Judges a reply that is a whole set in one part (§5, §7.3, §7.5).
 pub fn verify_single_part<'a>(
     payload: &Payload<'a>,
 ) -> Result<VerifiedDocument<'a>, DocumentError> {

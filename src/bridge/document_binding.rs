@@ -7,6 +7,24 @@ use crate::bridge::envelope::sized;
 use crate::bridge::error::BridgeError;
 use crate::bridge::{envelope, safety, stream_control};
 
+/// Identifier of the algorithm that made a proof (§6.4, ruling R9). Carried, never performed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ProofAlgorithm(pub u16);
+
+impl ProofAlgorithm {
+    /// A signature under the core code point of Ed25519: a JWS of EdDSA.
+    pub const ED25519: Self = Self(0x0807);
+    /// A signature under the core code point of ML-DSA-87.
+    pub const ML_DSA_87: Self = Self(0x0905);
+    /// A JWS of any other algorithm, which its own header names.
+    pub const OTHER_JWS: Self = Self(0xfe00);
+
+    /// Whether a verifier here could tell what it is.
+    pub fn is_known(self) -> bool {
+        [Self::ED25519, Self::ML_DSA_87, Self::OTHER_JWS].contains(&self)
+    }
+}
+
 /// Which part of a document set a frame carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
@@ -17,7 +35,7 @@ pub enum Part {
         /// 0-based, less than proof_count.
         index: u8,
         /// Algorithm; unknown ones are values.
-        algorithm: u16,
+        algorithm: ProofAlgorithm,
     },
 }
 
@@ -103,7 +121,10 @@ impl<'a> DocumentBinding<'a> {
             1 if content_type.is_empty() => return Err(BridgeError::BindingContentType),
             1 => Part::Document,
             2 if index >= proof_count => return Err(BridgeError::BindingProof),
-            2 => Part::Proof { index, algorithm },
+            2 => Part::Proof {
+                index,
+                algorithm: ProofAlgorithm(algorithm),
+            },
             _ => return Err(BridgeError::BindingPartKind),
         };
         Ok(Self {
@@ -143,7 +164,7 @@ impl<'a> DocumentBinding<'a> {
     pub(crate) fn encode_value(&self, out: &mut Vec<u8>) {
         let (part_kind, index, algorithm) = match self.part {
             Part::Document => (1, 0, 0),
-            Part::Proof { index, algorithm } => (2, index, algorithm),
+            Part::Proof { index, algorithm } => (2, index, algorithm.0),
         };
         out.push(part_kind);
         out.push(self.doc_id.len() as u8);
@@ -194,7 +215,7 @@ mod tests {
         let proof = DocumentBinding {
             part: Part::Proof {
                 index: 1,
-                algorithm: 0x0807,
+                algorithm: ProofAlgorithm::ED25519,
             },
             content_type: "",
             proof_count: 2,

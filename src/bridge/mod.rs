@@ -10,6 +10,7 @@
 pub mod correlation;
 pub mod document;
 pub mod document_binding;
+pub mod document_set;
 pub mod envelope;
 pub mod error;
 pub mod payload;

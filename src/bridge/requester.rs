@@ -81,6 +81,13 @@ impl<T> RequesterTable<T> {
         self.outstanding.get(correlation_id)
     }
 
+    /// The caller's own of the exchange that a reply names, to change.
+    pub fn value_mut(&mut self, correlation_id: &[u8]) -> Option<&mut T> {
+        self.outstanding
+            .get_mut(correlation_id)
+            .map(|entry| &mut entry.value)
+    }
+
     /// Checks and records the event_id of a stream frame.
     pub fn accept_event(
         &mut self,

@@ -69,6 +69,11 @@ impl TransportCode {
         }
     }
 
+    /// Whether the code is one of NPAMP-CC-DOC §8.
+    pub fn is_of_documents(self) -> bool {
+        (Self::BINDING_MALFORMED.0..=Self::SET_INCOMPLETE.0).contains(&self.0)
+    }
+
     /// Whether the code is registered.
     pub fn is_registered(self) -> bool {
         Self::ALL.contains(&self)

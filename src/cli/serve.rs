@@ -156,9 +156,15 @@ fn hear(heard: &mpsc::Receiver<CallEvent>, timeout: Duration) -> Result<(), CliE
             .and_then(|()| stdout.flush())
             .map_err(|error| CliError(format!("cannot print: {error}")))
     };
+    let mut begun = false;
     loop {
         let event = match heard.recv_timeout(timeout) {
             Ok(event) => event,
+            Err(mpsc::RecvTimeoutError::Timeout) if begun => {
+                return Err(CliError(
+                    "SetIncomplete: the document set is incomplete".into(),
+                ));
+            }
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 return Err(CliError(format!(
                     "no reply within {} s",
@@ -171,7 +177,20 @@ fn hear(heard: &mpsc::Receiver<CallEvent>, timeout: Duration) -> Result<(), CliE
         };
         match event {
             CallEvent::Response(object) => return line(&object),
-            CallEvent::Document { document, .. } => return line(&document),
+            CallEvent::DocumentBegun => begun = true,
+            CallEvent::Document {
+                document, proofs, ..
+            } => {
+                // Whoever verifies them finds them here; standard output is the document's.
+                for (index, proof) in proofs.iter().enumerate() {
+                    eprintln!(
+                        "proof {index} ({:#06x}): {}",
+                        proof.algorithm,
+                        one_line(&proof.octets)
+                    );
+                }
+                return line(&document);
+            }
             CallEvent::Accepted => return Ok(()),
             CallEvent::StreamEvent { object, .. } => line(&object)?,
             CallEvent::StreamEnd { object, .. } => {

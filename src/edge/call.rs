@@ -229,9 +229,9 @@ fn event_octets(event: &CallEvent) -> usize {
         | CallEvent::StreamEvent { object, .. }
         | CallEvent::StreamError { object, .. } => object.len(),
         CallEvent::StreamEnd { object, .. } => object.as_ref().map_or(0, bytes::Bytes::len),
-        CallEvent::Document { document, .. } => document.len(),
+        CallEvent::Document { .. } => event.octets(),
         CallEvent::TransportError(error) => error.message.len(),
-        CallEvent::Accepted => 0,
+        CallEvent::Accepted | CallEvent::DocumentBegun => 0,
     }
 }
 

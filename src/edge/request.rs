@@ -171,10 +171,9 @@ impl Ingress {
                 | CallEvent::StreamEnd { .. }
                 | CallEvent::StreamError { .. }),
             ) => Ok(self.stream(call, Some(event), account)),
-            Some(CallEvent::Document { .. }) => Err(Failure::not_delivered(
-                "a document is no JSON-RPC reply",
-                false,
-            )),
+            Some(CallEvent::Document { .. } | CallEvent::DocumentBegun) => Err(
+                Failure::not_delivered("a document is no JSON-RPC reply", false),
+            ),
             None => Err(Failure::not_delivered("the call was given up", false)),
         }
     }
@@ -191,9 +190,23 @@ impl Ingress {
     }
 
     async fn within_unary_time(&self, call: &mut CallHandle) -> Result<Option<CallEvent>, Failure> {
-        timeout(self.settings.unary_time, call.next())
-            .await
-            .map_err(|_| Failure::not_delivered("no reply within the time for one", true))
+        let mut begun = false;
+        let reply = async {
+            loop {
+                match call.next().await {
+                    Some(CallEvent::DocumentBegun) => begun = true,
+                    event => return event,
+                }
+            }
+        };
+        let reply = timeout(self.settings.unary_time, reply).await;
+        reply.map_err(|_| {
+            if begun {
+                Failure::set_incomplete()
+            } else {
+                Failure::not_delivered("no reply within the time for one", true)
+            }
+        })
     }
 
     /// The request's body, whole or not at all.

@@ -115,6 +115,15 @@ impl Failure {
         })
     }
 
+    /// The deadline passed with part of a document set here (NPAMP-CC-DOC §7.5, §8).
+    pub(super) fn set_incomplete() -> Self {
+        Self::Transport(TransportError {
+            code: TransportCode::SET_INCOMPLETE.0,
+            message: "the document set is incomplete".to_owned(),
+            timed_out: true,
+        })
+    }
+
     /// What it counts as, when nothing was carried.
     pub(super) fn refusal(&self) -> Option<Refusal> {
         Some(match self {
@@ -244,6 +253,9 @@ fn transport(error: &TransportError) -> Reply {
     let code = TransportCode(error.code);
     let mut status = status_of(code);
     let mut retry_after = None;
+    if code == TransportCode::SET_INCOMPLETE && error.timed_out {
+        status = StatusCode::GATEWAY_TIMEOUT;
+    }
     if code == TransportCode::NOT_DELIVERED {
         if error.timed_out {
             status = StatusCode::GATEWAY_TIMEOUT;
@@ -410,6 +422,8 @@ mod tests {
         }
         assert_eq!(error(4, "x", true).status(), 504);
         assert_eq!(error(5, "x", true).status(), 403);
+        assert_eq!(error(21, "x", true).status(), 504);
+        assert_eq!(error(21, "x", false).status(), 502);
     }
 
     /// Ruling R14: which of the agent's statuses pass.

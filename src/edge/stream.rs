@@ -140,7 +140,7 @@ impl StreamBody {
                 );
                 self.end = Some(StreamOutcome::Aborted);
             }
-            Some(CallEvent::Accepted | CallEvent::Document { .. }) => {
+            Some(CallEvent::Accepted | CallEvent::Document { .. } | CallEvent::DocumentBegun) => {
                 tracing::warn!(request = self.request, "no stream event in mid-stream");
                 self.end = Some(StreamOutcome::Aborted);
             }

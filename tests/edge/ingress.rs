@@ -597,6 +597,7 @@ async fn card(
         .push(CallEvent::Document {
             document: Bytes::from_static(CARD.as_bytes()),
             content_type: "application/json".into(),
+            proofs: Vec::new(),
         })
         .unwrap();
     if method == "HEAD" {
@@ -695,6 +696,7 @@ fn a_card_that_does_not_come() {
             .push(CallEvent::Document {
                 document: Bytes::from_static(b"<html>"),
                 content_type: "text/html".into(),
+                proofs: Vec::new(),
             })
             .unwrap();
         assert_eq!(http.response().await.0.status, 502);
@@ -761,6 +763,7 @@ fn http2_with_prior_knowledge() {
             .push(CallEvent::Document {
                 document: Bytes::from_static(b"{}"),
                 content_type: String::new(),
+                proofs: Vec::new(),
             })
             .unwrap();
         let card = soon(card).await.unwrap().unwrap();
@@ -897,6 +900,7 @@ fn https_with_either_protocol() {
                     .push(CallEvent::Document {
                         document: Bytes::from_static(b"{\"url\":\"http://10.0.0.1/\"}"),
                         content_type: String::new(),
+                        proofs: Vec::new(),
                     })
                     .unwrap();
                 let (_, body) = http.response().await;

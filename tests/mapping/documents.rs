@@ -1,15 +1,14 @@
-//! The public card as a document set of one part: NPAMP-CC-DOC, NPAMP-MAP-A2A §7, rulings R9, R10.
+//! The public card as a document: NPAMP-CC-DOC, NPAMP-MAP-A2A §7, rulings R9, R10.
 
 use crate::harness::*;
 use npamp_relay::a2a::MapperConfig;
 use npamp_relay::a2a::port::{AgentEvent, CallEvent, DispatchAction, Side};
 use npamp_relay::a2a::stats::{Dropped, Outcome, Refusal};
 use npamp_relay::bridge::document::Digest;
-use npamp_relay::bridge::document_binding::{DigestAlgorithm, DocumentBinding, Part};
+use npamp_relay::bridge::document_binding::{DigestAlgorithm, Part};
 use npamp_relay::bridge::envelope::MessageKind;
 use npamp_relay::bridge::payload;
 use npamp_relay::bridge::safety::Effect;
-use npamp_relay::bridge::stream_control::StreamControl;
 use npamp_relay::bridge::transport_error::TransportCode;
 
 const CARD: &str = " {\"name\":\"a\",\n\t\"x\":1.0e+2, \"x\":\"\\u00e9\u{2028}\"}\r\n";
@@ -56,9 +55,11 @@ fn the_card_travels_as_a_document_set() {
             CallEvent::Document {
                 document,
                 content_type,
+                proofs,
             } => {
                 assert_eq!(document, CARD.as_bytes());
                 assert_eq!(content_type, media_type);
+                assert!(proofs.is_empty());
             }
             other => panic!("{other:?}"),
         }
@@ -149,17 +150,6 @@ fn an_agent_without_a_card() {
 fn bad_document_sets_are_not_presented() {
     let digest = Digest::of(DigestAlgorithm::Sha384, CARD.as_bytes());
     let good = digest.bind(b"d", "application/json");
-    let proofs = DocumentBinding {
-        proof_count: 1,
-        ..good
-    };
-    let proof_part = DocumentBinding {
-        part: Part::Proof {
-            index: 0,
-            algorithm: 0x0807,
-        },
-        ..proofs
-    };
     let altered = CARD.replace('a', "b");
     let cases = [
         (Some(good), CARD, None),
@@ -168,8 +158,6 @@ fn bad_document_sets_are_not_presented() {
             altered.as_str(),
             Some(TransportCode::DIGEST_MISMATCH),
         ),
-        (Some(proofs), CARD, Some(TransportCode::SET_INCOMPLETE)),
-        (Some(proof_part), CARD, Some(TransportCode::SET_INCOMPLETE)),
         (None, CARD, Some(TransportCode::BINDING_MALFORMED)),
     ];
     for (binding, document, expected) in cases {
@@ -212,23 +200,6 @@ fn malformed_bindings() {
     let (code, _) = egress.one_frame().transport_error();
     assert_eq!(code, TransportCode::BINDING_MALFORMED);
     assert!(egress.dispatches.is_empty());
-}
-
-/// NPAMP-CC-DOC §7.4, §7.5: a streamed set cannot be assembled here: SetIncomplete, and the producer is stopped.
-#[test]
-fn a_streamed_document_is_incomplete() {
-    let mut ingress = End::ingress();
-    ingress.card(1);
-    let correlation_id = ingress.one_frame().correlation_id();
-    let digest = Digest::of(DigestAlgorithm::Sha256, CARD.as_bytes());
-    let mut part = a2a(MessageKind::StreamData, &correlation_id, "", CARD);
-    part.stream_control = Some(StreamControl::data(1));
-    part.document_binding = Some(digest.bind(b"d", "x/y"));
-    ingress.payload(&part);
-    let (code, _) = ingress.one_transport_error();
-    assert_eq!(code, TransportCode::SET_INCOMPLETE);
-    assert_eq!(ingress.one_frame().kind, END);
-    ingress.assert_idle();
 }
 
 /// The method with a foreign message is a JSON-RPC method like any other.

@@ -5,7 +5,9 @@
     reason = "tests may use threads and the clock"
 )]
 
+mod document_sets;
 mod documents;
+mod extended_card;
 mod harness;
 mod octets;
 mod policy;

@@ -2,7 +2,7 @@
 
 use crate::harness::*;
 use npamp_relay::a2a::config::{AgentVersion, MapperConfig};
-use npamp_relay::a2a::method::{METHODS, Operation, Version, label_effect};
+use npamp_relay::a2a::method::{Carriage, METHODS, Operation, Version, label_effect};
 use npamp_relay::a2a::port::{
     AgentEvent, CallEvent, CallId, DispatchAction, ServiceParameters, Side,
 };
@@ -49,10 +49,14 @@ fn every_method_goes_and_comes_back() {
         for end in [&pair.ingress, &pair.egress] {
             end.assert_idle();
         }
+        let outcome = match method.carriage {
+            Carriage::Document => Outcome::Document,
+            Carriage::JsonRpc | Carriage::Stream => Outcome::Response,
+        };
         let outcomes = pair.ingress.stats.requester.outcomes(method.operation);
-        assert_eq!(outcomes.get(Outcome::Response), 1);
+        assert_eq!(outcomes.get(outcome), 1);
         let outcomes = pair.egress.stats.responder.outcomes(method.operation);
-        assert_eq!(outcomes.get(Outcome::Response), 1);
+        assert_eq!(outcomes.get(outcome), 1);
     }
 }
 

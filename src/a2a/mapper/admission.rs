@@ -76,7 +76,9 @@ impl Mapper {
                 version: None,
             });
         }
-        if channel == ChannelId::DISCOVERY {
+        let agreed = association.info.document_binding.is_some();
+        let extended_card = agreed && method::operation(envelope.method) == Operation::ExtendedCard;
+        if channel == ChannelId::DISCOVERY && !extended_card {
             return Err(Refusal::DiscoveryChannel);
         }
         let scanned = self.admit_object(id, decoded)?;
@@ -88,9 +90,16 @@ impl Mapper {
             action: DispatchAction::Request {
                 object: octets.slice_ref(decoded.foreign),
             },
-            want: Want::Reply {
-                correlation_id,
-                id: id_token.into(),
+            want: if extended_card {
+                Want::ExtendedCard {
+                    correlation_id,
+                    id: id_token.into(),
+                }
+            } else {
+                Want::Reply {
+                    correlation_id,
+                    id: id_token.into(),
+                }
             },
             octets: decoded.foreign.len() + id_token.len(),
             version: row.map(|row| row.version),

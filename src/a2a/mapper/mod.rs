@@ -8,6 +8,7 @@
 //! its inputs. Foreign messages are handed on as they came, by reference.
 
 mod admission;
+mod documents;
 mod requester;
 mod responder;
 
@@ -20,6 +21,7 @@ use crate::a2a::port::{
 };
 use crate::a2a::stats::{Dropped, Elapsed, ExchangeStats, MapperStats, Outcome};
 use crate::bridge::correlation::CorrelationId;
+use crate::bridge::document::DocumentError;
 use crate::bridge::envelope::{ContentType, Envelope, EnvelopeFlags, MessageKind, ProtocolId};
 use crate::bridge::error::BridgeError;
 use crate::bridge::payload::{self, Payload};
@@ -192,6 +194,13 @@ impl Mapper {
         for (_, outstanding) in association.requester.drain() {
             let call = outstanding.value;
             self.calls.remove(&call.name);
+            let code = if call.set.is_some() {
+                let error = DocumentError::SetIncomplete;
+                self.stats.document_errors.count(error);
+                error.transport_code()
+            } else {
+                TransportCode::NOT_DELIVERED
+            };
             ended(
                 &self.stats.requester,
                 call.operation,
@@ -201,7 +210,7 @@ impl Mapper {
             );
             self.outputs.push_back(Output::Call {
                 call: call.name,
-                event: transport_error(TransportCode::NOT_DELIVERED, &message),
+                event: transport_error(code, &message),
             });
         }
         let bridge = association.bridge.drain();

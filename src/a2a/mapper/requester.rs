@@ -1,15 +1,16 @@
 //! The requester's half: calls go out as BRIDGE_REQUEST or BRIDGE_NOTIFY, and
 //! replies are verified before a caller sees them. Serves NPAMP-CC-JSONRPC
 //! §4–§8, NPAMP-CC-STREAM §5, §7.1, §9, NPAMP-CC-DOC §7.1 and rulings R11, R26.
+//! What comes back as a document set is the affair of `documents`.
 
 use super::{Mapper, TIMEOUT_PREFIX, a2a_payload, ended, transport_error};
 use crate::a2a::config::UnknownMethods;
-use crate::a2a::json_rpc::{self, Id, Outcome as JsonOutcome, Request};
+use crate::a2a::json_rpc::{self, Id, Request};
 use crate::a2a::method::{self, CARD_METHOD, Carriage, Operation};
 use crate::a2a::port::{AssociationId, CallEvent, CallId, CallRequest, Output, TransportError};
 use crate::a2a::stats::{Dropped, MapperStats, Outcome, Refusal, ReplyFault};
 use crate::bridge::correlation::CorrelationId;
-use crate::bridge::document;
+use crate::bridge::document_set::DocumentSet;
 use crate::bridge::envelope::{ContentType, MessageKind, ProtocolId};
 use crate::bridge::error::BridgeError;
 use crate::bridge::payload::Payload;
@@ -29,10 +30,15 @@ pub(super) struct Call {
     pub(super) operation: Operation,
     pub(super) since: Instant,
     /// The Request's id token; a card request has none.
-    id: Option<Box<str>>,
+    pub(super) id: Option<Box<str>>,
     /// The method's carriage class is STREAM.
     streamed: bool,
-    octets: usize,
+    /// The answer is a document set.
+    pub(super) document: bool,
+    /// The set, from the first of several parts on.
+    pub(super) set: Option<Box<DocumentSet>>,
+    /// Octets held for it.
+    pub(super) octets: usize,
 }
 
 /// What a good reply means to the caller.
@@ -44,9 +50,9 @@ enum Verdict {
 }
 
 /// Why a reply failed its exchange.
-struct Fault {
-    reason: ReplyFault,
-    code: TransportCode,
+pub(super) struct Fault {
+    pub(super) reason: ReplyFault,
+    pub(super) code: TransportCode,
 }
 
 impl From<ReplyFault> for Fault {
@@ -97,6 +103,9 @@ impl Mapper {
         let id = scanned.id.ok_or(Refusal::NotJsonRpc)?;
         let correlation_id = derive(random, id.token());
         let row = method::lookup(&scanned.method);
+        let carriage = row.map(|row| row.carriage);
+        // Without agreement on the tag it goes as JSON-RPC (ruling R9).
+        let document = carriage == Some(Carriage::Document) && self.agreed(association);
         let octets = object.len() + id.token().len();
         self.open(
             association,
@@ -106,7 +115,9 @@ impl Mapper {
                 operation: method::operation(&scanned.method),
                 since: now,
                 id: Some(id.token().into()),
-                streamed: row.is_some_and(|row| row.carriage == Carriage::Stream),
+                streamed: carriage == Some(Carriage::Stream),
+                document,
+                set: None,
                 octets,
             },
         )?;
@@ -157,11 +168,7 @@ impl Mapper {
         random: &mut dyn Random,
     ) -> Result<(), Refusal> {
         self.carried(association)?;
-        let agreed = self
-            .associations
-            .get(&association)
-            .and_then(|association| association.info.document_binding);
-        if agreed.is_none() {
+        if !self.agreed(association) {
             return Err(Refusal::NoDocumentAgreement);
         }
         let correlation_id = derive(random, "");
@@ -174,6 +181,8 @@ impl Mapper {
                 since: now,
                 id: None,
                 streamed: false,
+                document: true,
+                set: None,
                 octets: 0,
             },
         )?;
@@ -210,6 +219,13 @@ impl Mapper {
             return Err(Refusal::MethodUnknown);
         }
         Ok(scanned)
+    }
+
+    /// Whether both peers stated the same DocumentBinding tag (ruling R9).
+    fn agreed(&self, association: AssociationId) -> bool {
+        self.associations
+            .get(&association)
+            .is_some_and(|association| association.info.document_binding.is_some())
     }
 
     fn carried(&self, association: AssociationId) -> Result<(), Refusal> {
@@ -264,11 +280,14 @@ impl Mapper {
         let Some((id, correlation_id)) = self.calls.get(&call).cloned() else {
             return;
         };
-        let cancels = self
+        let entry = self
             .associations
             .get(&id)
-            .and_then(|association| association.requester.get(correlation_id.as_octets()))
-            .is_some_and(|entry| entry.value.streamed || entry.stream.is_some());
+            .and_then(|association| association.requester.get(correlation_id.as_octets()));
+        if entry.is_some_and(|entry| entry.value.set.is_some()) {
+            return self.abandon_set(id, correlation_id.as_octets(), now);
+        }
+        let cancels = entry.is_some_and(|entry| entry.value.streamed || entry.stream.is_some());
         self.end_call(
             id,
             correlation_id.as_octets(),
@@ -302,10 +321,20 @@ impl Mapper {
         error: BridgeError,
         now: Instant,
     ) {
+        let code = error.transport_code();
+        let document = self
+            .associations
+            .get(&association)
+            .and_then(|association| association.requester.get(correlation_id))
+            .is_some_and(|entry| entry.value.document);
         let fault = Fault {
             reason: ReplyFault::Malformed,
-            code: error.transport_code(),
+            code,
         };
+        if document && code.is_of_documents() && kind != MessageKind::Error {
+            let message = error.to_string();
+            return self.reject_set(association, kind, correlation_id, &fault, &message, now);
+        }
         self.fail(
             association,
             kind,
@@ -327,7 +356,7 @@ impl Mapper {
         let correlation_id = decoded.envelope.correlation_id;
         let kind = decoded.envelope.kind;
         if !self.awaits_reply(id, channel, correlation_id) {
-            return self.unmatched(id, channel, kind, correlation_id);
+            return self.unmatched(id, channel, decoded);
         }
         let Some(association) = self.associations.get_mut(&id) else {
             return;
@@ -336,6 +365,12 @@ impl Mapper {
             return;
         };
         let call = entry.value.name;
+        if entry.value.document
+            && kind != MessageKind::Error
+            && decoded.envelope.protocol_id == ProtocolId::A2A
+        {
+            return self.document_part(id, octets, decoded, now);
+        }
         let verdict = judge(entry, decoded, octets, &self.stats);
         let verdict = match verdict {
             Ok(Verdict::Event(event_id, object)) => association
@@ -368,7 +403,7 @@ impl Mapper {
     }
 
     /// Fails an outstanding exchange on our own finding, and stops a producer that goes on.
-    fn fail(
+    pub(super) fn fail(
         &mut self,
         id: AssociationId,
         kind: MessageKind,
@@ -397,7 +432,7 @@ impl Mapper {
 
     /// Takes a call out of the tables; `cancels` tells the producer to stop,
     /// `remembers` that replies may still come.
-    fn end_call(
+    pub(super) fn end_call(
         &mut self,
         id: AssociationId,
         correlation_id: &[u8],
@@ -443,13 +478,9 @@ impl Mapper {
 
     /// A reply that nothing waits for: dropped and counted. A forgotten call
     /// whose agent turns out to stream is cancelled once.
-    fn unmatched(
-        &mut self,
-        id: AssociationId,
-        channel: ChannelId,
-        kind: MessageKind,
-        correlation_id: &[u8],
-    ) {
+    fn unmatched(&mut self, id: AssociationId, channel: ChannelId, decoded: &Payload<'_>) {
+        let kind = decoded.envelope.kind;
+        let correlation_id = decoded.envelope.correlation_id;
         let Some(association) = self.associations.get_mut(&id) else {
             return;
         };
@@ -457,7 +488,14 @@ impl Mapper {
             .then(|| association.requester.abandoned(correlation_id))
             .flatten();
         let Some(how) = abandoned else {
-            return self.stats.dropped.count(Dropped::LateReply);
+            let report = kind == MessageKind::Error
+                && TransportErrorBody::decode(decoded.foreign)
+                    .is_some_and(|body| body.code.is_of_documents());
+            return self.stats.dropped.count(if report {
+                Dropped::DocumentReport
+            } else {
+                Dropped::LateReply
+            });
         };
         self.stats.dropped.count(Dropped::AbandonedReply);
         if kind != MessageKind::StreamData {
@@ -498,7 +536,7 @@ fn judge(
     match decoded.envelope.kind {
         MessageKind::Response if entry.stream.is_some() => Err(ReplyFault::Unexpected.into()),
         MessageKind::Response => match id {
-            None => judge_document(decoded, octets, stats),
+            None => Err(ReplyFault::Unexpected.into()),
             Some(id) => {
                 let object = object(decoded, octets, id, false, stats)?;
                 Ok(Verdict::Last(
@@ -541,15 +579,7 @@ fn judge(
             ))
         }
         MessageKind::StreamData | MessageKind::StreamEnd => {
-            let Some(id) = id else {
-                // A document in several parts.
-                let error = document::DocumentError::SetIncomplete;
-                stats.document_errors.count(error);
-                return Err(Fault {
-                    reason: ReplyFault::Document,
-                    code: error.transport_code(),
-                });
-            };
+            let id = id.ok_or(ReplyFault::Unexpected)?;
             let control = decoded
                 .stream_control
                 .ok_or(ReplyFault::StreamControlAbsent)?;
@@ -578,25 +608,6 @@ fn judge(
     }
 }
 
-fn judge_document(
-    decoded: &Payload<'_>,
-    octets: &Bytes,
-    stats: &MapperStats,
-) -> Result<Verdict, Fault> {
-    let set = document::verify_single_part(decoded).map_err(|error| {
-        stats.document_errors.count(error);
-        Fault {
-            reason: ReplyFault::Document,
-            code: error.transport_code(),
-        }
-    })?;
-    let event = CallEvent::Document {
-        document: octets.slice_ref(set.document),
-        content_type: set.content_type.to_owned(),
-    };
-    Ok(Verdict::Last(event, Outcome::Document))
-}
-
 /// The foreign message, if it is a Response to `id` of the kind wanted (NPAMP-CC-JSONRPC §5, §6).
 fn object(
     decoded: &Payload<'_>,
@@ -612,7 +623,7 @@ fn object(
         stats.scan_errors.count(error);
         ReplyFault::NotJsonRpc
     })?;
-    if matches!(response.outcome, JsonOutcome::Error(_)) != wants_error {
+    if response.outcome.is_error() != wants_error {
         return Err(ReplyFault::NotJsonRpc.into());
     }
     if !response.answers(id) {

@@ -5,13 +5,14 @@
 
 use super::admission::{Admitted, parameters};
 use super::{Mapper, TIMEOUT_PREFIX, a2a_payload, ended};
+use crate::a2a::card;
 use crate::a2a::json_rpc::{self, Id, Outcome as JsonOutcome};
 use crate::a2a::method::Operation;
 use crate::a2a::port::{AgentEvent, AssociationId, Dispatch, ExchangeId, Output};
 use crate::a2a::stats::{Dropped, Outcome, Refusal};
 use crate::bridge::correlation::CorrelationId;
-use crate::bridge::document::Digest;
-use crate::bridge::document_binding::DigestAlgorithm;
+use crate::bridge::document::{self, Digest, DocumentError};
+use crate::bridge::document_binding::{DigestAlgorithm, Part};
 use crate::bridge::envelope::{MessageKind, ProtocolId};
 use crate::bridge::error::BridgeError;
 use crate::bridge::payload::Payload;
@@ -19,14 +20,16 @@ use crate::bridge::safety::{Effect, SafetyLabel};
 use crate::bridge::stream::Producer;
 use crate::bridge::stream_control::StreamControl;
 use crate::bridge::transport_error::{TransportCode, TransportErrorBody, cut};
-use crate::limits::CARD_OCTETS_MAX;
+use crate::limits::{CARD_OCTETS_MAX, DOCUMENT_PART_OCTETS_MAX};
 use crate::wire::ChannelId;
 use bytes::Bytes;
 use std::time::Instant;
 
 /// doc_id of the public card: there is one per agent, and one agent per server name.
 const CARD_DOC_ID: &[u8] = b"agent-card";
-/// Media type of a card whose agent stated none.
+/// doc_id of the extended card.
+const EXTENDED_CARD_DOC_ID: &[u8] = b"extended-agent-card";
+/// Media type of an extended card, and of a card whose agent stated none.
 const CARD_CONTENT_TYPE: &str = "application/json";
 /// Longest Retry-After that travels in a transport error's text, in octets.
 const RETRY_AFTER_OCTETS_MAX: usize = 64;
@@ -53,6 +56,11 @@ pub(super) enum Want {
     },
     /// The public card.
     Card { correlation_id: CorrelationId },
+    /// The extended card, out of the reply to the Request with this id token (ruling R25).
+    ExtendedCard {
+        correlation_id: CorrelationId,
+        id: Box<str>,
+    },
     /// Nothing.
     Nothing,
 }
@@ -60,9 +68,9 @@ pub(super) enum Want {
 impl Want {
     fn correlation_id(&self) -> Option<&CorrelationId> {
         match self {
-            Self::Reply { correlation_id, .. } | Self::Card { correlation_id } => {
-                Some(correlation_id)
-            }
+            Self::Reply { correlation_id, .. }
+            | Self::Card { correlation_id }
+            | Self::ExtendedCard { correlation_id, .. } => Some(correlation_id),
             Self::Nothing => None,
         }
     }
@@ -282,13 +290,24 @@ impl Mapper {
             ) => {
                 let fits = (1..=CARD_OCTETS_MAX).contains(&body.len());
                 if (200..300).contains(&status) && fits {
-                    self.answer_card(name, &content_type, &body, now);
+                    self.answer_document(name, CARD_DOC_ID, &content_type, &body, now);
                 } else {
                     let message = http_status(status, retry_after.as_deref());
                     self.not_delivered(name, &message, false, now);
                 }
             }
-            (Want::Card { .. }, _) => {
+            (
+                Want::ExtendedCard { .. },
+                AgentEvent::Body {
+                    status,
+                    retry_after,
+                    body,
+                    ..
+                },
+            ) => {
+                self.answer_extended_card(name, status, retry_after.as_deref(), &body, now);
+            }
+            (Want::Card { .. } | Want::ExtendedCard { .. }, _) => {
                 self.not_delivered(name, "the agent streams its card", true, now);
             }
             (
@@ -333,27 +352,78 @@ impl Mapper {
         now: Instant,
     ) {
         match self.judge_object(name, body) {
-            Ok((false, _)) => self.answer(
-                name,
-                MessageKind::Response,
-                None,
-                body,
-                Outcome::Response,
-                now,
-            ),
-            Ok((true, _)) => self.answer(
-                name,
-                MessageKind::Error,
-                None,
-                body,
-                Outcome::ErrorResponse,
-                now,
-            ),
-            Err(AgentFault::NotAResponse) => {
-                let message = http_status(status, retry_after);
-                self.not_delivered(name, &message, false, now);
+            Ok(response) => {
+                let (kind, outcome) = if response.outcome.is_error() {
+                    (MessageKind::Error, Outcome::ErrorResponse)
+                } else {
+                    (MessageKind::Response, Outcome::Response)
+                };
+                self.answer(name, kind, None, body, outcome, now);
             }
-            Err(fault) => self.not_delivered(name, fault.text(), false, now),
+            Err(fault) => self.no_response(name, fault, status, retry_after, now),
+        }
+    }
+
+    /// The body of an extended card: its `result` is the document (ruling R25), a foreign error stays one.
+    fn answer_extended_card(
+        &mut self,
+        name: ExchangeId,
+        status: u16,
+        retry_after: Option<&str>,
+        body: &Bytes,
+        now: Instant,
+    ) {
+        let response = match self.judge_object(name, body) {
+            Ok(response) => response,
+            Err(fault) => return self.no_response(name, fault, status, retry_after, now),
+        };
+        match response.outcome {
+            JsonOutcome::Error(_) => {
+                self.answer(
+                    name,
+                    MessageKind::Error,
+                    None,
+                    body,
+                    Outcome::ErrorResponse,
+                    now,
+                );
+            }
+            JsonOutcome::Result(_) if response.repeated => {
+                // Parsers differ on which of them a verifier would see (NPAMP-CC-DOC §4).
+                let error = DocumentError::DigestUnstable;
+                self.stats.document_errors.count(error);
+                let body = TransportErrorBody {
+                    code: error.transport_code(),
+                    message: "the agent's answer has more than one result",
+                };
+                self.answer_transport_error(name, None, &body, now);
+            }
+            JsonOutcome::Result(card) => self.answer_document(
+                name,
+                EXTENDED_CARD_DOC_ID,
+                CARD_CONTENT_TYPE,
+                card.as_bytes(),
+                now,
+            ),
+            JsonOutcome::Absent => {
+                self.not_delivered(name, "the agent answered without a card", false, now);
+            }
+        }
+    }
+
+    fn no_response(
+        &mut self,
+        name: ExchangeId,
+        fault: AgentFault,
+        status: u16,
+        retry_after: Option<&str>,
+        now: Instant,
+    ) {
+        if matches!(fault, AgentFault::NotAResponse) {
+            let message = http_status(status, retry_after);
+            self.not_delivered(name, &message, false, now);
+        } else {
+            self.not_delivered(name, fault.text(), false, now);
         }
     }
 
@@ -361,7 +431,7 @@ impl Mapper {
     fn answer_event(&mut self, name: ExchangeId, object: &Bytes, now: Instant) {
         match self.judge_object(name, object) {
             Err(fault) => self.not_delivered(name, fault.text(), true, now),
-            Ok((true, _)) => {
+            Ok(response) if response.outcome.is_error() => {
                 let control = self.next_control(name);
                 self.outputs.push_back(Output::Finish { exchange: name });
                 self.answer(
@@ -373,11 +443,11 @@ impl Mapper {
                     now,
                 );
             }
-            Ok((false, response)) if response.is_final_status_update() => {
+            Ok(response) if response.is_final_status_update() => {
                 self.outputs.push_back(Output::Finish { exchange: name });
                 self.answer_stream_end(name, object, now);
             }
-            Ok((false, _)) => {
+            Ok(_) => {
                 let control = self.next_control(name);
                 let Some(exchange) = self.exchanges.get(&name) else {
                     return;
@@ -410,14 +480,19 @@ impl Mapper {
         );
     }
 
-    /// The card as a document set of one part (NPAMP-CC-DOC §7.1, §9).
-    fn answer_card(
+    /// A card as a document set with its signatures as proofs (NPAMP-CC-DOC §7, §9, NPAMP-MAP-A2A §7).
+    fn answer_document(
         &mut self,
         name: ExchangeId,
+        doc_id: &[u8],
         content_type: &str,
-        document: &Bytes,
+        document: &[u8],
         now: Instant,
     ) {
+        let proofs = match card::proofs(document) {
+            Ok(proofs) => proofs,
+            Err(error) => return self.not_delivered(name, &error.to_string(), false, now),
+        };
         let Some((id, channel, correlation_id)) = self.end_exchange(name, Outcome::Document, now)
         else {
             return;
@@ -431,15 +506,15 @@ impl Mapper {
             stated => stated,
         };
         let digest = Digest::of(DigestAlgorithm::Sha256, document);
-        let mut payload = a2a_payload(
-            MessageKind::Response,
-            correlation_id.as_octets(),
-            "",
-            document,
-        );
-        payload.safety = Some(SafetyLabel::new(Effect::READ_ONLY));
-        payload.document_binding = Some(digest.bind(CARD_DOC_ID, content_type));
-        self.send(id, channel, &payload, tag);
+        let octets_max = DOCUMENT_PART_OCTETS_MAX.min(self.config.foreign_message_octets);
+        let binding = digest.bind(doc_id, content_type);
+        for part in document::parts(binding, document, &proofs, octets_max).unwrap_or_default() {
+            let mut payload = a2a_payload(part.kind, correlation_id.as_octets(), "", part.octets);
+            payload.safety =
+                (part.binding.part == Part::Document).then(|| SafetyLabel::new(Effect::READ_ONLY));
+            payload.document_binding = Some(part.binding);
+            self.send(id, channel, &payload, tag);
+        }
     }
 
     /// Sends the last frame of an exchange.
@@ -475,6 +550,17 @@ impl Mapper {
             code: TransportCode::NOT_DELIVERED,
             message,
         };
+        self.answer_transport_error(name, control, &body, now);
+    }
+
+    /// Ends an exchange with a transport error.
+    fn answer_transport_error(
+        &mut self,
+        name: ExchangeId,
+        control: Option<StreamControl>,
+        body: &TransportErrorBody<'_>,
+        now: Instant,
+    ) {
         self.answer(
             name,
             MessageKind::Error,
@@ -491,13 +577,14 @@ impl Mapper {
         Some(StreamControl::data(event_id))
     }
 
-    /// What the agent sent as a Response to the request, and whether it is an error.
-    fn judge_object<'a>(
+    /// What the agent sent, if it is a Response to the request.
+    fn judge_object<'o>(
         &self,
         name: ExchangeId,
-        object: &'a [u8],
-    ) -> Result<(bool, json_rpc::Response<'a>), AgentFault> {
-        let Some(Want::Reply { id, .. }) = self.exchanges.get(&name).map(|found| &found.want)
+        object: &'o [u8],
+    ) -> Result<json_rpc::Response<'o>, AgentFault> {
+        let Some(Want::Reply { id, .. } | Want::ExtendedCard { id, .. }) =
+            self.exchanges.get(&name).map(|found| &found.want)
         else {
             return Err(AgentFault::NotAResponse);
         };
@@ -511,8 +598,7 @@ impl Mapper {
         if !response.answers(Id::from_token(id)) {
             return Err(AgentFault::IdDiffers);
         }
-        let is_error = matches!(response.outcome, JsonOutcome::Error(_));
-        Ok((is_error, response))
+        Ok(response)
     }
 
     /// Takes an exchange out of the tables; gives where its last frame goes.
