@@ -30,6 +30,8 @@ enum Agent {
     V1,
     /// a2a-sdk 1.x, both versions on one URL.
     V1AndV03,
+    /// a2a-sdk 1.x with signed cards.
+    V1Signed,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,6 +44,8 @@ enum Client {
     JavaScript,
     /// Hand-written requests.
     Raw,
+    /// a2a-sdk 1.x, which verifies signed cards and makes no report.
+    Signed,
 }
 
 const CLIENTS: [Client; 4] = [
@@ -117,11 +121,14 @@ impl Peers {
         let port = free_port();
         let mut command = match agent {
             Agent::V03 => self.python("v03", "agent_v03.py"),
-            Agent::V1 | Agent::V1AndV03 => self.python("v1", "agent_v1.py"),
+            Agent::V1 | Agent::V1AndV03 | Agent::V1Signed => self.python("v1", "agent_v1.py"),
         };
         command.env("AGENT_PORT", port.to_string());
         if agent == Agent::V1AndV03 {
             command.env("AGENT_V03", "1");
+        }
+        if agent == Agent::V1Signed {
+            command.env("AGENT_SIGNED", "1");
         }
         let mut process = Process::start("agent", command, dir);
         wait_for("the agent serves", Duration::from_secs(60), || {
@@ -139,6 +146,7 @@ impl Peers {
             Client::PythonV03 => self.python("v03", "client_v03.py"),
             Client::PythonV1 => self.python("v1", "client_v1.py"),
             Client::Raw => self.python("v1", "client_raw.py"),
+            Client::Signed => self.python("v1", "client_signed.py"),
             Client::JavaScript => {
                 let mut command = Command::new("node");
                 command
@@ -316,6 +324,59 @@ fn clients_get_the_same_from_an_agent_of_v1() {
 #[test]
 fn clients_get_the_same_from_an_agent_of_both_versions() {
     relayed_equals_direct(Agent::V1AndV03);
+}
+
+/// NPAMP-MAP-A2A §7, NPAMP-CC-DOC: a card signed by the SDK (ES256 and EdDSA) goes
+/// through two relays and the SDK's own verifier accepts it; on N-PAMP its
+/// signatures are detached proofs beside the untouched card.
+#[test]
+fn signed_cards_verify_with_the_sdk() {
+    let Some(peers) = Peers::find() else { return };
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let (_process, port) = peers.start_agent(Agent::V1Signed, dir.path());
+    let agent_url = format!("http://127.0.0.1:{port}");
+    let pair = Pair::start(&PairOptions {
+        agents: vec![("sample".to_owned(), format!("{agent_url}/"))],
+        ..PairOptions::default()
+    });
+    for base in [&agent_url, &pair.url("sample")] {
+        let log = peers.run(Client::Signed, base, &agent_url, dir.path());
+        let log = log.unwrap_or_else(|log| panic!("at {base}:\n{log}"));
+        assert_eq!(log.matches(" verifies").count(), 4, "{log}");
+    }
+    // A native client sees the set itself.
+    let output = support::npamp_relay()
+        .arg("call")
+        .arg(format!("npamp://127.0.0.1:{}", pair.link_port))
+        .args([
+            "--card",
+            "--docbind",
+            "0x00d0",
+            "--server-name",
+            "sample.relay.test",
+        ])
+        .arg("--tls-ca")
+        .arg(pair.dir.path().join("cert.pem"))
+        .arg("--identity")
+        .arg(pair.dir.path().join("ingress.identity.pem"))
+        .output()
+        .expect("npamp-relay call");
+    let log = String::from_utf8(output.stderr).expect("text");
+    assert!(output.status.success(), "{log}");
+    let direct = http(port, "GET", "/.well-known/agent-card.json", &[], b"").expect("the card");
+    assert_eq!(output.stdout.trim_ascii_end(), direct.body.trim_ascii());
+    let card: Value = serde_json::from_slice(&direct.body).expect("JSON");
+    let signatures = card["signatures"].as_array().expect("signatures");
+    let heads = ["proof 0 (0xfe00): ", "proof 1 (0x0807): "];
+    let proofs: Vec<Value> = heads
+        .iter()
+        .map(|head| {
+            let line = log.lines().find_map(|line| line.strip_prefix(head));
+            let line = line.unwrap_or_else(|| panic!("no {head:?} in {log}"));
+            serde_json::from_str(line).expect("a JWS")
+        })
+        .collect();
+    assert_eq!(&proofs, signatures);
 }
 
 /// The comparison itself: two direct runs do not differ, a difference is seen,

@@ -1,7 +1,8 @@
 """Sample A2A agent on a2a-sdk 1.x: JSON-RPC and SSE, push configurations, an extended card.
 
 The first word of the message text says what it does. Environment: AGENT_PORT; AGENT_PUBLIC_URL, the URL written
-into the card (default: its own); AGENT_V03=1 also serves the v0.3 methods on the same URL.
+into the card (default: its own); AGENT_V03=1 also serves the v0.3 methods on the same URL; AGENT_SIGNED=1 signs both
+cards with a key of ES256 and one of EdDSA, whose public halves are at /keys.
 """
 import asyncio
 import os
@@ -9,6 +10,8 @@ import os
 import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from a2a.server.agent_execution.agent_executor import AgentExecutor
 from a2a.server.request_handlers import DefaultRequestHandler
@@ -73,24 +76,43 @@ class Executor(AgentExecutor):
         await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
 
 
+KEYS = {}
+if os.environ.get("AGENT_SIGNED") == "1":
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+    KEYS = {"ES256": ec.generate_private_key(ec.SECP256R1()), "EdDSA": ed25519.Ed25519PrivateKey.generate()}
+
+
+def signed(card):
+    for alg, key in KEYS.items():
+        from a2a.utils.signing import create_agent_card_signer
+        card = create_agent_card_signer(key, {"alg": alg, "kid": alg, "typ": "JOSE", "jku": None})(card)
+    return card
+
+
+async def keys(request):
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+    return JSONResponse({alg: key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+                         for alg, key in KEYS.items()})
+
+
 def card(extended=False):
     versions = ["1.0", "0.3"] if V03 else ["1.0"]
     skills = [AgentSkill(id="echo", name="Echo", description="Answers what it was told", tags=["test"], examples=["echo hello"])]
     if extended:
         skills.append(AgentSkill(id="hidden", name="Hidden", description="Only in the extended card", tags=["test"]))
-    return AgentCard(name="sample v1" + (" extended" if extended else ""), description="Sample agent on a2a-sdk 1.x",
+    return signed(AgentCard(name="sample v1" + (" extended" if extended else ""), description="Sample agent on a2a-sdk 1.x",
                      version="1.2.3", provider=AgentProvider(organization="Example", url="https://example.com"),
                      supported_interfaces=[AgentInterface(url=PUBLIC + "/", protocol_binding="JSONRPC", protocol_version=v)
                                            for v in versions],
                      capabilities=AgentCapabilities(streaming=True, push_notifications=True, extended_agent_card=True,
                                                     extensions=[AgentExtension(uri=EXTENSION)]),
-                     default_input_modes=["text/plain"], default_output_modes=["text/plain"], skills=skills)
+                     default_input_modes=["text/plain"], default_output_modes=["text/plain"], skills=skills))
 
 
 handler = DefaultRequestHandler(agent_executor=Executor(), task_store=InMemoryTaskStore(), agent_card=card(),
                                 push_config_store=InMemoryPushNotificationConfigStore(), extended_agent_card=card(True))
 app = Starlette(middleware=[Middleware(Seen)],
-                routes=[*create_agent_card_routes(card(), cache_control="public, max-age=60"),
+                routes=[Route("/keys", keys), *create_agent_card_routes(card(), cache_control="public, max-age=60"),
                         *create_jsonrpc_routes(handler, rpc_url="/", enable_v0_3_compat=V03)])
 if __name__ == "__main__":
     uvicorn.run(app, host="127.0.0.1", port=PORT, log_level="warning")
