@@ -521,6 +521,43 @@ fn a_unary_call_has_a_deadline() {
     });
 }
 
+/// NPAMP-CC-DOC §7.5, §8: at the deadline with part of a set here it is the set that failed;
+/// a set that completes in time is served.
+#[test]
+fn a_document_set_begun_and_not_completed() {
+    run(async {
+        let mut settings = settings();
+        settings.unary_time = Duration::from_millis(200);
+        let mut edge = Edge::with(settings, IngressBounds::default());
+        let mut http = edge.connect().await;
+        for (request, completes) in [("card", false), ("call", false), ("card", true)] {
+            if request == "card" {
+                http.get("GET", "/a/.well-known/agent-card.json", "").await;
+            } else {
+                http.post("/a", SEND).await;
+            }
+            let call = edge.call().await;
+            call.sink.push(CallEvent::DocumentBegun).unwrap();
+            if completes {
+                call.sink
+                    .push(CallEvent::Document {
+                        document: Bytes::from_static(b"{}"),
+                        content_type: "application/json".into(),
+                        proofs: Vec::new(),
+                    })
+                    .unwrap();
+                assert_eq!(http.response().await.0.status, 200);
+            } else {
+                let (head, body) = http.response().await;
+                assert_eq!(head.status, 504);
+                assert_eq!(problem(&head, &body)["name"], "SetIncomplete");
+                assert_eq!(problem(&head, &body)["code"], 21);
+                assert!(call.gone.get());
+            }
+        }
+    });
+}
+
 #[test]
 fn a_call_that_the_relay_drops_is_answered() {
     run(async {
