@@ -52,7 +52,9 @@ impl Bench {
         let plan = Arc::new(Mutex::new(Plan::default()));
         let planned = plan.clone();
         let agent = Agent::start(move |request, conversation| match request.path.as_str() {
-            "/planned" => answer_planned(&planned, request, conversation),
+            "/planned" | "/planned/.well-known/agent-card.json" => {
+                answer_planned(&planned, request, conversation)
+            }
             "/mirror" => mirror(request, conversation),
             _ => conversation.reply(404, b""),
         });
@@ -530,6 +532,39 @@ fn limits(bench: &Bench) {
     outcome.assert_problem("an event before all others", &[502]);
 }
 
+/// Signed cards of one part and of several, both kinds: NPAMP-CC-DOC §4, ruling R25.
+fn cards(bench: &Bench) {
+    for octets in [300, 200_000, 262_144, 1_000_000] {
+        let strange = "\"x\":1.0e+2, \"x\":\"\\ud800\u{2028}\\/\",\r\n\t\"n\" : -0.0";
+        let signature = r#"{ "protected":"eyJhbGciOiJFUzI1NiJ9", "signature":"AA" }"#;
+        let card = format!(
+            "{{{strange},\"padding\":\"{}\",\"signatures\":[{signature} ]}}",
+            "p".repeat(octets)
+        );
+        bench.plan(Answer::Whole(200, card.clone().into_bytes()));
+        let path = "/agents/planned/.well-known/agent-card.json?original=true";
+        let reply = support::http(bench.pair.port, "GET", path, &[], b"").expect("the card");
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        assert!(reply.body == card.as_bytes(), "a public card of {octets}");
+        for method in ["agent/getAuthenticatedExtendedCard", "GetExtendedAgentCard"] {
+            let body = format!(r#"{{"jsonrpc":"2.0","id":"\u0061","method":"{method}"}}"#);
+            // As the ingress writes it, so that all of it can be compared.
+            let reply = format!(r#"{{"jsonrpc":"2.0","id":"\u0061","result":{card}}}"#);
+            bench
+                .check_unary(body.as_bytes(), 200, reply.as_bytes())
+                .unwrap_or_else(|difference| panic!("{method} of {octets}: {difference}"));
+        }
+    }
+    let labels = ["outcome=\"document\""];
+    for (relay, sets) in [
+        (&bench.pair.ingress, "npamp_relay_calls_total"),
+        (&bench.pair.egress, "npamp_relay_requests_total"),
+    ] {
+        let carried = relay.metrics().sum(sets, &labels);
+        assert!((carried - 12.0).abs() < 0.1, "{carried} document sets");
+    }
+}
+
 /// Ruling R11: ids of clients may collide, answers never do.
 fn crossing_ids(bench: &Bench) {
     const CLIENTS: u64 = 64;
@@ -571,6 +606,7 @@ fn all(workers: usize) {
     fixed_bodies(&bench);
     generated_bodies(&bench);
     limits(&bench);
+    cards(&bench);
     crossing_ids(&bench);
 }
 

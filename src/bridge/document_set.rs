@@ -127,11 +127,6 @@ impl DocumentSet {
         }
     }
 
-    /// Octets held.
-    pub fn octets(&self) -> usize {
-        self.document.octets.len() + self.proofs_octets
-    }
-
     /// The set, if its digest matches. Called once it is complete.
     pub fn finish(self) -> Result<Assembled, DocumentError> {
         let complete = self.is_complete();

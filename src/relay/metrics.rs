@@ -213,7 +213,7 @@ fn register_mappers(registry: &Registry, mappers: &[Arc<MapperStats>]) -> Regist
     );
     sum!(
         "documents_refused",
-        "Document sets that were not presented",
+        "Document sets not presented or not sent, and proofs of an unknown algorithm",
         "reason",
         document_errors
     );
