@@ -19,7 +19,7 @@ use sha2::{Digest as _, Sha256, Sha384};
 use subtle::ConstantTimeEq as _;
 
 reasons! {
-    /// Why a document set is not presented.
+    /// What is wrong with a document set.
     #[derive(thiserror::Error)]
     pub enum DocumentError {
         /// A part without DocumentBinding (§6.1).
