@@ -59,6 +59,7 @@ impl Pair {
                 Input::Up {
                     association: LINK,
                     info,
+                    replaces: None,
                 },
                 now,
                 &mut random,

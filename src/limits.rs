@@ -92,6 +92,18 @@ pub const SSE_EVENT_OCTETS_MAX: usize = FOREIGN_MESSAGE_OCTETS_MAX;
 pub const STREAM_BUFFER_EVENTS_MAX: usize = 1024;
 /// Octets buffered for one slow SSE client before it is cut (ruling R19).
 pub const STREAM_BUFFER_OCTETS_MAX: usize = 16 * 1024 * 1024;
+/// Events of one stream kept for a consumer that resumes it (NPAMP-CC-STREAM §6.1).
+pub const REPLAY_EVENTS_MAX: usize = 1024;
+/// Octets of one stream kept for a consumer that resumes it.
+pub const REPLAY_OCTETS_MAX: usize = 4 * 1024 * 1024;
+/// Octets of all streams together kept for consumers that resume them, per process.
+pub const REPLAY_PROCESS_OCTETS_MAX: usize = 512 * 1024 * 1024;
+/// Streams that are detached or ended and kept all the same, per mapper.
+pub const RETAINED_STREAMS_MAX: usize = 8192;
+/// What a kept event counts for beside its octets.
+pub const HELD_EVENT_OCTETS: usize = 64;
+/// Octets of kept events that go out before the association is asked for room again.
+pub const REPLAY_BURST_OCTETS: usize = 128 * 1024;
 /// Agent card, in octets.
 pub const CARD_OCTETS_MAX: usize = 1024 * 1024;
 /// Reassembled document, in octets.
@@ -158,6 +170,14 @@ pub const STREAM_HEAD_TIME: Duration = Duration::from_secs(1);
 pub const SSE_KEEP_ALIVE_TIME: Duration = Duration::from_secs(15);
 /// Shortest keep-alive comment interval.
 pub const SSE_KEEP_ALIVE_TIME_MIN: Duration = Duration::from_millis(10);
+/// Time a stream can be resumed after its association is gone or it has ended.
+pub const RETENTION_TIME: Duration = Duration::from_secs(120);
+/// Time an ingress tries to get an association back for the streams that were on it.
+pub const RESUME_TIME: Duration = Duration::from_secs(30);
+/// Pause before the first attempt to get an association back; doubled with each, and jittered.
+pub const REDIAL_TIME_MIN: Duration = Duration::from_millis(20);
+/// Longest pause between two attempts.
+pub const REDIAL_TIME_MAX: Duration = Duration::from_secs(2);
 /// Silence after which an association is probed with PING.
 pub const IDLE_PROBE_TIME: Duration = Duration::from_secs(20);
 /// Longest silence that may be configured before a PING.
@@ -205,6 +225,12 @@ const _: () = {
         "a queue holds the largest message"
     );
     assert!(STREAM_BUFFER_OCTETS_MAX >= FOREIGN_MESSAGE_OCTETS_MAX);
+    assert!(REPLAY_OCTETS_MAX < REPLAY_PROCESS_OCTETS_MAX);
+    assert!(
+        REPLAY_BURST_OCTETS < OUTBOUND_QUEUE_HIGH_OCTETS,
+        "one burst does not fill a queue"
+    );
+    assert!(RESUME_TIME.as_secs() <= RETENTION_TIME.as_secs());
     assert!(LOWERED_OCTETS_MIN < FOREIGN_MESSAGE_OCTETS_MAX);
     assert!(DOCUMENT_PART_OCTETS_MAX >= LOWERED_OCTETS_MIN);
     assert!(

@@ -47,6 +47,10 @@ fn the_example_is_valid_with_and_without_its_optional_keys() {
         format!("{:?}", whole.settings.limits)
     );
     assert_eq!(
+        format!("{:?}", plain.settings.stream),
+        format!("{:?}", whole.settings.stream)
+    );
+    assert_eq!(
         format!("{:?}", plain.settings.engine),
         format!("{:?}", whole.settings.engine)
     );
@@ -224,6 +228,7 @@ fn with(table: &str, line: &str) -> String {
         table_of("route", "[[route]]\npath = \"/a\"\nupstream = \"npamp://r.example:7443\""),
         table_of("engine", "[engine]"),
         table_of("policy", "[policy]"),
+        table_of("stream", "[stream]"),
         table_of("limits", "[limits]"),
         table_of("observe", "[observe]"),
     ]
@@ -300,7 +305,7 @@ fn each_mistake_is_told_with_its_line_and_key() {
         ),
         ("agent", "\"a b\" = 1", "agent[0].\"a b\"", "unknown key"),
         ("observe", "[obsrve]", "obsrve", "unknown key"),
-        ("observe", "[stream]", "stream", "unknown key"),
+        ("observe", "[streams]", "streams", "unknown key"),
         (
             "policy",
             "allow = [\"read\"]",
@@ -380,6 +385,24 @@ fn each_mistake_is_told_with_its_line_and_key() {
             "handshake_s = 5.01",
             "limits.handshake_s",
             "allowed are 0.001 to 5 seconds",
+        ),
+        (
+            "stream",
+            "retention_s = 121",
+            "stream.retention_s",
+            "out of range",
+        ),
+        (
+            "stream",
+            "replay_events = 0",
+            "stream.replay_events",
+            "out of range",
+        ),
+        (
+            "stream",
+            "replay_bytes = 4194305",
+            "stream.replay_bytes",
+            "out of range",
         ),
         ("limits", "unary_s = nan", "limits.unary_s", "out of range"),
         ("limits", "unary_s = inf", "limits.unary_s", "out of range"),

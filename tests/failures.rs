@@ -1,7 +1,8 @@
 //! Whatever dies while clients wait: each gets within the configured time a
 //! clear error of HTTP or a stream that visibly broke, never a hang, never a
-//! result nobody sent, never half an event (rulings R14, R15, R21). Two relays
-//! as processes, with mapping on the units and on a worker.
+//! result nobody sent, never half an event (rulings R14, R15, R21). Streams
+//! that outlive their association are in `resumption.rs`; here none does. Two
+//! relays as processes, with mapping on the units and on a worker.
 #![cfg(feature = "engine")]
 #![allow(
     clippy::disallowed_methods,
@@ -279,7 +280,7 @@ impl Bench {
             agents: names.map(|name| (name.clone(), agent.url(&name))).collect(),
             proxy: true,
             both: format!(
-                "[engine]\nworkers = {workers}\n[limits]\nunary_s = {}\nhandshake_s = {}\nidle_probe_s = 1\nprobe_timeout_s = 1\nshutdown_grace_s = {}\n",
+                "[engine]\nworkers = {workers}\n[stream]\nretention_s = 0\n[limits]\nunary_s = {}\nhandshake_s = {}\nidle_probe_s = 1\nprobe_timeout_s = 1\nshutdown_grace_s = {}\n",
                 UNARY.as_secs(),
                 HANDSHAKE.as_secs(),
                 GRACE.as_secs()

@@ -318,7 +318,7 @@ fn initiator_without_hello() {
         };
         let event = native.expect(BRIDGE, frame_type);
         let event = payload::decode(frame_type.0, &event).unwrap();
-        assert_eq!(event.stream_control, Some(StreamControl::data(number)));
+        assert_eq!(event.stream_control, Some(StreamControl::resumable(number)));
         assert_eq!(
             event.foreign,
             event_object(number, number == EVENTS).as_bytes()

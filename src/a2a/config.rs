@@ -2,6 +2,7 @@
 
 use crate::bridge::safety::EffectSet;
 use crate::limits;
+use std::time::Duration;
 
 /// What a method that the tables do not list gets (ruling R16).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,6 +46,42 @@ pub struct MapperConfig {
     pub association_octets: usize,
     /// Largest foreign message, in octets.
     pub foreign_message_octets: usize,
+    /// Streams that outlive their association.
+    pub stream: StreamConfig,
+}
+
+/// How long and how much of a stream is kept (NPAMP-CC-STREAM §6.1).
+#[derive(Debug, Clone)]
+pub struct StreamConfig {
+    /// How long a stream can be resumed after its association is gone or it
+    /// has ended; with none, no stream is resumable and none is resumed.
+    pub retention: Duration,
+    /// Events kept of one stream.
+    pub replay_events: usize,
+    /// Octets kept of one stream.
+    pub replay_octets: usize,
+}
+
+impl StreamConfig {
+    /// Whether streams outlive their association at all.
+    pub fn resumes(&self) -> bool {
+        !self.retention.is_zero()
+    }
+
+    /// How long a consumer waits for its association to come back.
+    pub fn resume_time(&self) -> Duration {
+        self.retention.min(limits::RESUME_TIME)
+    }
+}
+
+impl Default for StreamConfig {
+    fn default() -> Self {
+        Self {
+            retention: limits::RETENTION_TIME,
+            replay_events: limits::REPLAY_EVENTS_MAX,
+            replay_octets: limits::REPLAY_OCTETS_MAX,
+        }
+    }
 }
 
 impl Default for MapperConfig {
@@ -58,6 +95,7 @@ impl Default for MapperConfig {
             exchanges_per_association: limits::EXCHANGES_PER_ASSOCIATION_MAX,
             association_octets: limits::ASSOCIATION_OCTETS_MAX,
             foreign_message_octets: limits::FOREIGN_MESSAGE_OCTETS_MAX,
+            stream: StreamConfig::default(),
         }
     }
 }

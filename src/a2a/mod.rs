@@ -13,6 +13,7 @@ pub mod mapper;
 pub mod method;
 pub mod port;
 pub mod stats;
+pub mod streams;
 
 pub use config::MapperConfig;
 pub use mapper::Mapper;

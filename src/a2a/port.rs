@@ -2,6 +2,9 @@
 //! values, so that the same mapper runs inline on a unit, on a worker thread
 //! behind queues, or in a single-threaded simulation.
 
+use crate::a2a::streams::{MapperId, StreamKey};
+use crate::bridge::correlation::CorrelationId;
+use crate::bridge::safety::EffectSet;
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -299,8 +302,10 @@ pub enum Input {
         association: AssociationId,
         /// What it is.
         info: AssociationInfo,
+        /// The association that was lost and whose streams this one resumes.
+        replaces: Option<AssociationId>,
     },
-    /// An association is gone; every exchange on it fails.
+    /// An association is gone: resumable streams are kept, every other exchange on it fails.
     Down {
         /// Which.
         association: AssociationId,
@@ -339,6 +344,70 @@ pub enum Input {
         /// What.
         event: AgentEvent,
     },
+    /// An association asked about by [`Output::WantRoom`] takes more frames.
+    Room {
+        /// Which.
+        association: AssociationId,
+    },
+    /// An association asked for by [`Output::WantAssociation`] will not come back.
+    GiveUp {
+        /// The lost one.
+        association: AssociationId,
+    },
+    /// From another mapper of this process, by [`Output::Forward`].
+    Stream(StreamMessage),
+}
+
+/// Where the frames of a resumed stream go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// The association.
+    pub association: AssociationId,
+    /// The mapper that the association belongs to, which knows its exchanges.
+    pub home: MapperId,
+}
+
+/// What mappers of a process tell each other about a stream that one of them
+/// keeps while its consumer came back to another.
+#[derive(Debug)]
+pub enum StreamMessage {
+    /// A resume request that passed the checks of its own association.
+    Attach(Box<Attach>),
+    /// The stream's association is gone, or its consumer cancels it there.
+    Leave {
+        /// The stream.
+        exchange: ExchangeId,
+        /// Whose it must be.
+        key: StreamKey,
+        /// The association that this is about.
+        place: Place,
+        /// The consumer cancels it.
+        cancel: bool,
+    },
+    /// The exchange that resumed a stream is answered.
+    Settled {
+        /// Its association.
+        association: AssociationId,
+        /// Its correlation_id.
+        correlation_id: CorrelationId,
+    },
+}
+
+/// A resume request (NPAMP-CC-STREAM §6.2) on its way to the stream.
+#[derive(Debug)]
+pub struct Attach {
+    /// The stream.
+    pub exchange: ExchangeId,
+    /// Whose it must be.
+    pub key: StreamKey,
+    /// Where it goes on.
+    pub place: Place,
+    /// Last event_id that the consumer has.
+    pub cursor: u64,
+    /// Method in the request, which must be the stream's.
+    pub method: Box<str>,
+    /// Effects that policy allows the consumer.
+    pub allow: EffectSet,
 }
 
 /// Output of the mapper.
@@ -379,6 +448,34 @@ pub enum Output {
     Finish {
         /// Which.
         exchange: ExchangeId,
+    },
+    /// Read no more of the agent's stream, or read on: what is kept of it is full, or has room.
+    Pause {
+        /// Which exchange.
+        exchange: ExchangeId,
+        /// Stop rather than go on.
+        paused: bool,
+    },
+    /// Say [`Input::Room`] to a mapper once the association takes more frames. Nothing
+    /// comes of it when the association is gone.
+    WantRoom {
+        /// Which association; it may belong to another unit and another mapper.
+        association: AssociationId,
+        /// Who asks.
+        mapper: MapperId,
+    },
+    /// Streams wait for an association in place of a lost one: establish it and
+    /// say so by [`Input::Up`], or say [`Input::GiveUp`].
+    WantAssociation {
+        /// The lost one.
+        association: AssociationId,
+    },
+    /// Give to another mapper of this process.
+    Forward {
+        /// Which.
+        mapper: MapperId,
+        /// What.
+        message: StreamMessage,
     },
     /// Answer a bad frame with a core ERROR frame on its channel (ruling R26).
     ChannelError {

@@ -86,6 +86,9 @@ reasons! {
         /// A resume request for a stream that cannot be resumed.
         #[error("the stream cannot be resumed")]
         NotResumable => "not_resumable",
+        /// A resume request whose cursor is beyond what was sent.
+        #[error("the cursor is beyond what was sent")]
+        CursorAhead => "cursor_ahead",
         /// Too many outstanding exchanges.
         #[error("too many outstanding exchanges")]
         ExchangesFull => "exchanges_full",
@@ -118,7 +121,7 @@ impl Refusal {
             | Self::NoDocumentAgreement
             | Self::DiscoveryChannel => TransportCode::METHOD_UNSUPPORTED,
             Self::SafetyPolicy => TransportCode::SAFETY_POLICY,
-            Self::NotResumable => TransportCode::NOT_RESUMABLE,
+            Self::NotResumable | Self::CursorAhead => TransportCode::NOT_RESUMABLE,
             Self::AssociationUnknown
             | Self::ExchangesFull
             | Self::OctetsFull
@@ -185,10 +188,38 @@ reasons! {
         AbandonedReply => "abandoned_reply",
         /// A consumer's report on a document set that was sent.
         DocumentReport => "document_report",
+        /// An event that came again after its stream was resumed.
+        Repeat => "repeat",
         /// A cancel of an exchange that is complete.
         MootCancel => "moot_cancel",
         /// News of an agent that nobody waits for, such as events after the final one.
         AgentEvent => "agent_event",
+    }
+}
+
+reasons! {
+    /// What became of streams whose association went away.
+    pub enum Resumption {
+        /// A stream that we consume was kept although its association is gone.
+        Parked => "parked",
+        /// A stream that we consume was asked for again.
+        Asked => "asked",
+        /// A stream that we consume went on.
+        Continued => "continued",
+        /// The producer refused to go on.
+        Refused => "refused",
+        /// A stream that we consume was given up: no association came back.
+        GivenUp => "given_up",
+        /// A stream that we produce lost its association and was kept.
+        Detached => "detached",
+        /// A stream that we produce was resumed.
+        Resumed => "resumed",
+        /// A stream that we produce was not asked for again in time.
+        Expired => "expired",
+        /// A stream that we produce could not be kept within the bounds.
+        Unkept => "unkept",
+        /// The end of a stream that we produce was forgotten early, for room.
+        Evicted => "evicted",
     }
 }
 
@@ -292,6 +323,14 @@ pub struct MapperStats {
     pub cancels_received: Gauge,
     /// Foreign-message octets held.
     pub octets: Gauge,
+    /// Streams that lost their association.
+    pub resumption: Counters<Resumption>,
+    /// Streams that we consume and that wait for an association.
+    pub parked: Gauge,
+    /// Streams that we produce and that are kept, live ones included.
+    pub kept: Gauge,
+    /// Octets kept for consumers that resume.
+    pub replay_octets: Gauge,
 }
 
 #[cfg(test)]

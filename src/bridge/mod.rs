@@ -14,6 +14,7 @@ pub mod document_set;
 pub mod envelope;
 pub mod error;
 pub mod payload;
+pub mod replay;
 pub mod requester;
 pub mod responder;
 pub mod safety;

@@ -14,6 +14,9 @@ pub struct Outstanding<T> {
     pub value: T,
     /// Present once a stream frame came.
     pub stream: Option<Consumer>,
+    /// The stream was begun elsewhere and resumed here after this event_id:
+    /// repeats up to it are discarded (NPAMP-CC-STREAM §6.3).
+    pub resumed_after: Option<u64>,
 }
 
 /// What became of an exchange that nobody waits for.
@@ -71,6 +74,27 @@ impl<T> RequesterTable<T> {
         let entry = Outstanding {
             value,
             stream: None,
+            resumed_after: None,
+        };
+        self.outstanding.insert(correlation_id, entry);
+        Ok(())
+    }
+
+    /// Opens an exchange that goes on with a stream after what `stream` has
+    /// consumed. Gives `value` back when the correlation_id is outstanding.
+    pub fn reopen(
+        &mut self,
+        correlation_id: CorrelationId,
+        value: T,
+        stream: Consumer,
+    ) -> Result<(), T> {
+        if self.outstanding.contains_key(&correlation_id) {
+            return Err(value);
+        }
+        let entry = Outstanding {
+            value,
+            stream: Some(stream),
+            resumed_after: Some(stream.last_event_id()),
         };
         self.outstanding.insert(correlation_id, entry);
         Ok(())
@@ -81,8 +105,8 @@ impl<T> RequesterTable<T> {
         self.outstanding.get(correlation_id)
     }
 
-    /// The caller's own of the exchange that a reply names, to change.
-    pub fn value_mut(&mut self, correlation_id: &[u8]) -> Option<&mut T> {
+    /// The exchange's own value, to be changed.
+    pub fn get_mut(&mut self, correlation_id: &[u8]) -> Option<&mut T> {
         self.outstanding
             .get_mut(correlation_id)
             .map(|entry| &mut entry.value)

@@ -41,6 +41,11 @@ impl Consumer {
         Ok(())
     }
 
+    /// Whether the id was consumed before: a repeat that follows a resume, to be discarded (§6.3).
+    pub fn has_consumed(&self, event_id: u64) -> bool {
+        event_id <= self.last
+    }
+
     /// Highest id accepted, 0 before the first: what a cancel names (§7.1).
     pub fn last_event_id(&self) -> u64 {
         self.last

@@ -47,6 +47,14 @@ impl StreamControl {
         }
     }
 
+    /// An event or end of a stream that can be resumed (§6.1).
+    pub fn resumable(event_id: u64) -> Self {
+        Self {
+            resumable: true,
+            ..Self::data(event_id)
+        }
+    }
+
     /// A cancel that names the highest event consumed (§7.1).
     pub fn cancel(event_id: u64) -> Self {
         Self {
@@ -124,10 +132,7 @@ mod tests {
             StreamControl::resume(0),
             StreamControl::cancel(u64::MAX),
             StreamControl::cancel_ack(7),
-            StreamControl {
-                resumable: true,
-                ..StreamControl::data(9)
-            },
+            StreamControl::resumable(9),
         ] {
             assert_eq!(StreamControl::decode(&value.encode()), Ok(value));
         }

@@ -13,9 +13,7 @@ use super::settings::AgentSettings;
 use super::sse::SseParser;
 use super::stats::{AgentOutcome, EdgeStats, EventFlow};
 use super::{EdgeError, Mapping};
-use crate::a2a::port::{
-    AgentEvent, AssociationId, Dispatch, DispatchAction, ExchangeId, ServiceParameters,
-};
+use crate::a2a::port::{AgentEvent, Dispatch, DispatchAction, ExchangeId, ServiceParameters};
 use crate::limits;
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
@@ -166,16 +164,13 @@ impl Egress {
         news: &mut News<M>,
     ) -> Result<(), AgentFailure> {
         let Dispatch {
-            association,
-            action,
-            parameters,
-            ..
+            action, parameters, ..
         } = dispatch;
         match action {
             DispatchAction::Request { object } => {
                 let (response, deadline) = agent.post(&object, &parameters).await?;
                 if is_event_stream(&response) {
-                    self.stream(agent, association, response, news).await
+                    self.stream(agent, response, news).await
                 } else {
                     let reply = self
                         .reply(agent, response, agent.body_octets_max, deadline)
@@ -286,7 +281,6 @@ impl Egress {
     async fn stream<M: Mapping + ?Sized>(
         &self,
         agent: &Agent,
-        association: AssociationId,
         response: Response<Incoming>,
         news: &mut News<M>,
     ) -> Result<(), AgentFailure> {
@@ -296,8 +290,9 @@ impl Egress {
         let octets_max = agent.body_octets_max.min(limits::SSE_EVENT_OCTETS_MAX);
         let mut parser = SseParser::new(octets_max);
         let finish = news.finish.clone();
+        let exchange = news.exchange;
         let next = async |body: &mut Incoming| {
-            poll_fn(|cx| news.mapping.poll_ready(association, cx)).await;
+            poll_fn(|cx| news.mapping.poll_ready(exchange, cx)).await;
             body.frame().await
         };
         loop {

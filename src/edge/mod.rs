@@ -30,7 +30,7 @@ mod tls;
 pub use call::{CallHandle, CallSink, Overflow};
 pub use stats::EdgeStats;
 
-use crate::a2a::port::{AgentEvent, AssociationId, CallRequest, ExchangeId, ServiceParameters};
+use crate::a2a::port::{AgentEvent, CallRequest, ExchangeId, ServiceParameters};
 use std::path::PathBuf;
 use std::task::{Context, Poll};
 
@@ -51,9 +51,9 @@ pub trait Mapping: 'static {
     /// News of an exchange that was given to the egress.
     fn agent_event(&self, exchange: ExchangeId, event: AgentEvent);
 
-    /// Ready when the association's outbound queue is low enough to read more
-    /// from an agent, or the association is gone.
-    fn poll_ready(&self, association: AssociationId, cx: &mut Context<'_>) -> Poll<()>;
+    /// Ready when what the agent of this exchange sends can be taken: there is
+    /// room on the way out, or in what is kept of a stream without one.
+    fn poll_ready(&self, exchange: ExchangeId, cx: &mut Context<'_>) -> Poll<()>;
 }
 
 /// Why the relay does not take a call.

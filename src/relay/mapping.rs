@@ -9,6 +9,7 @@ use super::settings::Settings;
 use crate::a2a::config::MapperConfig;
 use crate::a2a::mapper::Mapper;
 use crate::a2a::port::{AssociationId, CallId, ExchangeId, Input, Output};
+use crate::a2a::streams::MapperId;
 use crate::bridge::safety::EffectSet;
 use crate::engine::clock::{SystemRandom, now};
 use crate::engine::queue::{Consumer, Doorbell, Producer, Weight, bounded};
@@ -50,6 +51,7 @@ pub fn mapper_config(settings: &Settings) -> MapperConfig {
         exchanges_per_association: settings.limits.exchanges_per_association,
         association_octets: settings.limits.association_octets,
         foreign_message_octets: settings.limits.foreign_message_octets,
+        stream: settings.stream.clone(),
         ..MapperConfig::default()
     }
 }
@@ -64,7 +66,8 @@ pub fn call_id(unit: usize, n: u64) -> CallId {
     CallId((unit as u64) << UNIT_SHIFT | n)
 }
 
-fn unit_of(number: u64) -> usize {
+/// The unit in the name of an association or call.
+pub(super) fn unit_of(number: u64) -> usize {
     (number >> UNIT_SHIFT) as usize
 }
 
@@ -74,7 +77,12 @@ impl Weight for Input {
             Self::Frame { payload, .. } => payload.len(),
             Self::Call { request, .. } => request.octets(),
             Self::Agent { event, .. } => event.octets(),
-            Self::Up { .. } | Self::Down { .. } | Self::CallGone { .. } => 0,
+            Self::Up { .. }
+            | Self::Down { .. }
+            | Self::CallGone { .. }
+            | Self::Room { .. }
+            | Self::GiveUp { .. }
+            | Self::Stream(_) => 0,
         }
     }
 }
@@ -85,7 +93,13 @@ impl Weight for Output {
             Self::Frame { payload, .. } => payload.len(),
             Self::Call { event, .. } => event.octets(),
             Self::Dispatch { dispatch, .. } => dispatch.action.octets(),
-            Self::Cancel { .. } | Self::Finish { .. } | Self::ChannelError { .. } => 0,
+            Self::Cancel { .. }
+            | Self::Finish { .. }
+            | Self::Pause { .. }
+            | Self::WantRoom { .. }
+            | Self::WantAssociation { .. }
+            | Self::Forward { .. }
+            | Self::ChannelError { .. } => 0,
         }
     }
 }
@@ -128,12 +142,70 @@ impl Mapping {
                     Input::Up { association, .. }
                     | Input::Down { association, .. }
                     | Input::Frame { association, .. }
-                    | Input::Call { association, .. } => (association.0 % workers, input),
+                    | Input::Call { association, .. }
+                    | Input::Room { association }
+                    | Input::GiveUp { association } => (association.0 % workers, input),
+                    // Addressed to one mapper: see `give`.
+                    Input::Stream(_) => return,
                 };
                 if let Some(port) = ports.get_mut(usize::try_from(worker).unwrap_or(usize::MAX)) {
                     port.push(input);
                 }
             }
+        }
+    }
+
+    /// Gives one input to a certain mapper; gives it back when that is another unit's.
+    pub fn give(&mut self, unit: usize, mapper: MapperId, input: Input) -> Result<(), Input> {
+        match self {
+            Self::Inline(own) if mapper.0 == unit => {
+                own.handle(input, now(), &mut SystemRandom);
+                Ok(())
+            }
+            Self::Inline(_) => Err(input),
+            Self::Workers(ports) => {
+                if let Some(port) = ports.get_mut(mapper.0) {
+                    port.push(input);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether both associations are the same mapper's.
+    pub fn is_same_mapper(&self, one: AssociationId, other: AssociationId) -> bool {
+        match self {
+            Self::Inline(_) => true,
+            Self::Workers(ports) => {
+                let workers = ports.len() as u64;
+                one.0 % workers == other.0 % workers
+            }
+        }
+    }
+
+    /// When the mapper on this unit has something to let go of; workers see to themselves.
+    pub fn next_timer(&self) -> Option<Instant> {
+        match self {
+            Self::Inline(mapper) => mapper.poll_timeout(),
+            Self::Workers(_) => None,
+        }
+    }
+
+    /// Lets it go. True when it was time.
+    pub fn handle_timer(&mut self) -> bool {
+        match self {
+            Self::Inline(mapper) => {
+                let Some(at) = mapper.poll_timeout() else {
+                    return false;
+                };
+                let now = now();
+                if now < at {
+                    return false;
+                }
+                mapper.handle_timeout(now);
+                true
+            }
+            Self::Workers(_) => false,
         }
     }
 
@@ -152,6 +224,10 @@ impl Mapping {
                     },
                     Output::Finish { exchange } => Output::Finish {
                         exchange: ExchangeId(exchange.0 << WORKER_BITS | worker),
+                    },
+                    Output::Pause { exchange, paused } => Output::Pause {
+                        exchange: ExchangeId(exchange.0 << WORKER_BITS | worker),
+                        paused,
                     },
                     other => other,
                 })
@@ -347,25 +423,13 @@ fn work(
                     dispatched.remove(exchange);
                 }
                 mapper.handle(input, now(), &mut SystemRandom);
-                while let Some(output) = mapper.poll_output() {
-                    let home = match &output {
-                        Output::Frame { association, .. }
-                        | Output::ChannelError { association, .. } => unit_of(association.0),
-                        Output::Call { call, .. } => unit_of(call.0),
-                        Output::Dispatch { exchange, dispatch } => {
-                            let home = unit_of(dispatch.association.0);
-                            dispatched.insert(*exchange, home);
-                            home
-                        }
-                        Output::Cancel { exchange } | Output::Finish { exchange } => {
-                            dispatched.remove(exchange).unwrap_or(unit)
-                        }
-                    };
-                    if let Some(end) = units.get_mut(home) {
-                        end.overflow.push_back(output);
-                    }
-                }
+                hand_out(&mut mapper, &mut units, &mut dispatched, unit);
             }
+        }
+        if mapper.poll_timeout().is_some_and(|at| at <= now()) {
+            worked = true;
+            mapper.handle_timeout(now());
+            hand_out(&mut mapper, &mut units, &mut dispatched, 0);
         }
         let mut waiting = false;
         for end in &mut units {
@@ -397,9 +461,44 @@ fn work(
         }
         bell.asleep.store(true, Ordering::SeqCst);
         if units.iter().all(|end| end.inputs.is_empty()) && !stop.load(Ordering::Acquire) {
-            parker.park();
+            match mapper.poll_timeout() {
+                Some(at) => parker.park_timeout(at.saturating_duration_since(now())),
+                None => parker.park(),
+            }
         }
         bell.asleep.store(false, Ordering::Release);
         idle_since = None;
+    }
+}
+
+/// Gives what the mapper has to say to the units that it is for; `unit` gave rise to it.
+fn hand_out(
+    mapper: &mut Mapper,
+    units: &mut [UnitEnd],
+    dispatched: &mut HashMap<ExchangeId, usize>,
+    unit: usize,
+) {
+    while let Some(output) = mapper.poll_output() {
+        let home = match &output {
+            Output::Frame { association, .. }
+            | Output::WantRoom { association, .. }
+            | Output::WantAssociation { association }
+            | Output::ChannelError { association, .. } => unit_of(association.0),
+            Output::Call { call, .. } => unit_of(call.0),
+            Output::Dispatch { exchange, dispatch } => {
+                let home = unit_of(dispatch.association.0);
+                dispatched.insert(*exchange, home);
+                home
+            }
+            Output::Cancel { exchange } | Output::Finish { exchange } => {
+                dispatched.remove(exchange).unwrap_or(unit)
+            }
+            Output::Pause { exchange, .. } => dispatched.get(exchange).copied().unwrap_or(unit),
+            // Any unit has a way to every worker.
+            Output::Forward { .. } => unit,
+        };
+        if let Some(end) = units.get_mut(home) {
+            end.overflow.push_back(output);
+        }
     }
 }

@@ -223,6 +223,33 @@ fn register_mappers(registry: &Registry, mappers: &[Arc<MapperStats>]) -> Regist
         "reason",
         dropped
     );
+    sum!(
+        "streams_resumption",
+        "What became of streams whose association went away",
+        "event",
+        resumption
+    );
+    level(
+        registry,
+        mappers,
+        "streams_parked",
+        "Streams of callers that wait for an association",
+        |mapper| &mapper.parked,
+    )?;
+    level(
+        registry,
+        mappers,
+        "streams_kept",
+        "Streams of agents that can be resumed, live ones included",
+        |mapper| &mapper.kept,
+    )?;
+    level(
+        registry,
+        mappers,
+        "replay_octets",
+        "Octets of streams kept for peers that resume them",
+        |mapper| &mapper.replay_octets,
+    )?;
     exchanges(
         registry,
         mappers,

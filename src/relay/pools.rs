@@ -5,6 +5,7 @@
 use crate::a2a::port::{AssociationId, CallId, CallRequest, ServiceParameters};
 use crate::limits;
 use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
 
 /// Names an entry of [`Pools`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -44,7 +45,72 @@ pub struct Pool {
     waiting: VecDeque<Waiting>,
     /// Calls that it carries or that wait.
     pub outstanding: usize,
+    /// The association that it had last; its streams go on with the next one (ruling R18).
+    pub lost: Option<AssociationId>,
+    /// When it is dialled for streams that wait.
+    pub redial: Redial,
     used: u64,
+}
+
+/// Attempts to get an association back, with a doubling pause between them.
+#[derive(Debug, Default)]
+pub struct Redial {
+    pause: Duration,
+    up_since: Option<Instant>,
+    until: Option<Instant>,
+    /// When to dial next.
+    pub next: Option<Instant>,
+}
+
+impl Redial {
+    /// The association is up.
+    pub fn up(&mut self, now: Instant) {
+        self.up_since = Some(now);
+        self.next = None;
+        self.until = None;
+    }
+
+    /// Streams wait for an association, for so long.
+    pub fn begin(&mut self, now: Instant, time: Duration, jitter: u32) {
+        // One that lived longer than it took to try again counts as a fresh start.
+        let lived = self
+            .up_since
+            .take()
+            .is_none_or(|since| now.saturating_duration_since(since) >= self.pause);
+        if lived {
+            self.pause = Duration::ZERO;
+        }
+        self.until = Some(now + time);
+        self.schedule(now, jitter);
+    }
+
+    /// An attempt failed. False when there will be no other.
+    pub fn failed(&mut self, now: Instant, jitter: u32) -> bool {
+        if self.until.is_none_or(|until| now >= until) {
+            self.end();
+            return false;
+        }
+        self.schedule(now, jitter);
+        true
+    }
+
+    /// Nobody waits any more.
+    pub fn end(&mut self) {
+        self.until = None;
+        self.next = None;
+    }
+
+    /// Whether streams wait.
+    pub fn is_wanted(&self) -> bool {
+        self.until.is_some()
+    }
+
+    /// Between half the pause and the whole of it, so that many do not dial at once.
+    fn schedule(&mut self, now: Instant, jitter: u32) {
+        self.pause = (self.pause * 2).clamp(limits::REDIAL_TIME_MIN, limits::REDIAL_TIME_MAX);
+        let part = f64::from(jitter) / f64::from(u32::MAX);
+        self.next = Some(now + self.pause.mul_f64(0.5 + part / 2.0));
+    }
 }
 
 /// Every entry of a unit.
@@ -54,6 +120,8 @@ pub struct Pools {
     /// The entries of each route, at most [`limits::PARAMETER_SETS_PER_ROUTE_MAX`].
     routes: HashMap<usize, Vec<PoolId>>,
     waiting: usize,
+    /// Entries that streams wait for.
+    redialled: Vec<PoolId>,
     next: u64,
     clock: u64,
 }
@@ -119,6 +187,8 @@ impl Pools {
                 state: PoolState::Down,
                 waiting: VecDeque::new(),
                 outstanding: 1,
+                lost: None,
+                redial: Redial::default(),
                 used: clock,
             },
         );
@@ -166,6 +236,49 @@ impl Pools {
     pub fn has_waiting(&self, id: PoolId) -> bool {
         let pool = self.entries.get(&id);
         pool.is_some_and(|pool| !pool.waiting.is_empty())
+    }
+
+    /// Streams wait for an association in place of `lost`, for so long; false when
+    /// no entry is to have one.
+    pub fn want(&mut self, lost: AssociationId, now: Instant, time: Duration, jitter: u32) -> bool {
+        let found = self
+            .entries
+            .values_mut()
+            .find(|pool| pool.lost == Some(lost));
+        let Some(pool) = found else { return false };
+        pool.redial.begin(now, time, jitter);
+        if !self.redialled.contains(&pool.id) {
+            self.redialled.push(pool.id);
+        }
+        true
+    }
+
+    /// When the next entry is to be dialled for streams that wait.
+    pub fn next_redial(&self) -> Option<Instant> {
+        let entries = self.redialled.iter().filter_map(|id| self.entries.get(id));
+        entries.filter_map(|pool| pool.redial.next).min()
+    }
+
+    /// The entries that streams wait for.
+    pub fn wanted(&self) -> Vec<PoolId> {
+        self.redialled.clone()
+    }
+
+    /// The entries that are to be dialled by now.
+    pub fn due(&mut self, now: Instant) -> Vec<PoolId> {
+        let entries = &mut self.entries;
+        self.redialled
+            .retain(|id| entries.get(id).is_some_and(|pool| pool.redial.is_wanted()));
+        let mut due = Vec::new();
+        for id in &self.redialled {
+            if let Some(pool) = entries.get_mut(id)
+                && pool.redial.next.is_some_and(|at| at <= now)
+            {
+                pool.redial.next = None;
+                due.push(*id);
+            }
+        }
+        due
     }
 
     /// A call of the entry is over.
@@ -224,6 +337,36 @@ mod tests {
         assert!(a != b && b != c && a != c);
         assert_eq!(entry(pools.admit(0, &set("1.0"))).0, a);
         assert_eq!(pools.get(a).unwrap().outstanding, 2);
+    }
+
+    /// Ruling R18: pauses double between jittered bounds, attempts end, and an
+    /// association that did not last is no fresh start.
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "a test needs some instant")]
+    fn redialling_backs_off_and_ends() {
+        let start = Instant::now();
+        let mut redial = Redial::default();
+        redial.begin(start, Duration::from_secs(10), u32::MAX);
+        assert_eq!(redial.next, Some(start + limits::REDIAL_TIME_MIN));
+        let mut now = start;
+        let mut attempts = 0;
+        while let Some(at) = redial.next {
+            assert!(at - now <= limits::REDIAL_TIME_MAX);
+            now = at;
+            attempts += 1;
+            redial.failed(now, u32::MAX);
+        }
+        assert!((8..20).contains(&attempts), "{attempts}");
+        assert!(now - start >= Duration::from_secs(10));
+        assert!(!redial.is_wanted());
+
+        redial.up(now);
+        redial.begin(now, Duration::from_secs(10), 0);
+        assert_eq!(redial.next, Some(now + limits::REDIAL_TIME_MAX / 2));
+        redial.up(now);
+        now += limits::REDIAL_TIME_MAX;
+        redial.begin(now, Duration::from_secs(10), 0);
+        assert_eq!(redial.next, Some(now + limits::REDIAL_TIME_MIN / 2));
     }
 
     /// Ruling R13: at most 8 sets a route, the idle ones evicted first, then 431.

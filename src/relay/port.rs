@@ -15,7 +15,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use tokio::sync::Notify;
 
 /// Something an edge left for the loop.
@@ -35,6 +35,13 @@ pub(super) enum Mail {
     },
 }
 
+/// An agent's stream that no association paces.
+#[derive(Default)]
+pub(super) struct Paced {
+    paused: bool,
+    waker: Option<Waker>,
+}
+
 /// What the edges see of a unit.
 pub struct Port {
     pub(super) unit: usize,
@@ -45,6 +52,8 @@ pub struct Port {
     pub(super) pressure: RefCell<Pressure>,
     /// Association of each exchange given to the egress.
     pub(super) exchanges: RefCell<HashMap<ExchangeId, AssociationId>>,
+    /// Exchanges whose streams outlived their association: the mapper paces them.
+    pub(super) paced: RefCell<HashMap<ExchangeId, Paced>>,
     pub(super) notify: Notify,
     pub(super) draining: Cell<bool>,
     pub(super) calls: Cell<u64>,
@@ -102,6 +111,32 @@ impl Port {
     }
 }
 
+impl Port {
+    /// From now on the mapper says when the exchange's stream may be read.
+    pub(super) fn pace(&self, exchange: ExchangeId, paused: bool) {
+        let Some(&association) = self.exchanges.borrow().get(&exchange) else {
+            // It has ended meanwhile.
+            return;
+        };
+        let waker = {
+            let mut all = self.paced.borrow_mut();
+            let paced = all.entry(exchange).or_default();
+            paced.paused = paused;
+            if paused { None } else { paced.waker.take() }
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        self.pressure.borrow_mut().ask_again(association);
+    }
+
+    /// The exchange is over; gives its association.
+    pub(super) fn end_exchange(&self, exchange: ExchangeId) -> Option<AssociationId> {
+        self.paced.borrow_mut().remove(&exchange);
+        self.exchanges.borrow_mut().remove(&exchange)
+    }
+}
+
 impl EdgeMapping for Handle {
     fn call(
         &self,
@@ -123,8 +158,19 @@ impl EdgeMapping for Handle {
         self.0.leave(Mail::Agent { exchange, event });
     }
 
-    fn poll_ready(&self, association: AssociationId, cx: &mut Context<'_>) -> Poll<()> {
-        self.0.pressure.borrow_mut().poll_ready(association, cx)
+    fn poll_ready(&self, exchange: ExchangeId, cx: &mut Context<'_>) -> Poll<()> {
+        let mut pressure = self.0.pressure.borrow_mut();
+        if let Some(paced) = self.0.paced.borrow_mut().get_mut(&exchange) {
+            if paced.paused {
+                paced.waker = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            return pressure.poll_unplaced(cx);
+        }
+        match self.0.exchanges.borrow().get(&exchange) {
+            Some(&association) => pressure.poll_ready(association, cx),
+            None => Poll::Ready(()),
+        }
     }
 }
 
@@ -139,6 +185,7 @@ impl Port {
             evicted: RefCell::default(),
             pressure: RefCell::default(),
             exchanges: RefCell::default(),
+            paced: RefCell::default(),
             notify: Notify::new(),
             draining: Cell::new(false),
             calls: Cell::new(0),

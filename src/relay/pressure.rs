@@ -50,6 +50,8 @@ pub struct Pressure {
     total: usize,
     /// Mapping workers cannot take more; every source waits.
     stalled: bool,
+    /// Sources without an association that wait for the workers.
+    unplaced: Waiting,
 }
 
 fn wake(wakers: Waiting) {
@@ -126,7 +128,25 @@ impl Pressure {
                 level.waiting.insert(key(cx.waker()), cx.waker().clone());
                 Poll::Pending
             }
-            _ => Poll::Ready(()),
+            Some(_) => Poll::Ready(()),
+            None => self.poll_unplaced(cx),
+        }
+    }
+
+    /// [`Pressure::poll_ready`] for a source that no association paces.
+    pub fn poll_unplaced(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.stalled {
+            let waker = cx.waker();
+            self.unplaced.insert(key(waker), waker.clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+
+    /// Those who wait for the association ask again: one of them has left it.
+    pub fn ask_again(&mut self, association: AssociationId) {
+        if let Some(level) = self.levels.get_mut(&association) {
+            wake(std::mem::take(&mut level.waiting));
         }
     }
 
@@ -134,6 +154,7 @@ impl Pressure {
     pub fn stall(&mut self, stalled: bool) {
         if self.stalled && !stalled {
             self.stalled = false;
+            wake(std::mem::take(&mut self.unplaced));
             for level in self.levels.values_mut() {
                 if !level.high {
                     wake(std::mem::take(&mut level.waiting));
@@ -205,7 +226,9 @@ mod tests {
         pressure.open(id);
         pressure.stall(true);
         assert!(pressure.poll_ready(id, &mut cx).is_pending());
+        assert!(pressure.poll_unplaced(&mut cx).is_pending());
         pressure.stall(false);
-        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        assert_eq!(woken.0.load(Ordering::Relaxed), 2);
+        assert!(pressure.poll_unplaced(&mut cx).is_ready());
     }
 }

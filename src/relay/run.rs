@@ -9,6 +9,7 @@ use super::stats::UnitStats;
 use super::unit::{self, Message, Setup};
 use crate::a2a::budget::OctetBudget;
 use crate::a2a::mapper::Mapper;
+use crate::a2a::streams::{MapperId, StreamRegistry};
 use crate::crypto::Identity;
 use crate::engine::control::{self, Acceptor, ControlLimits, Outcome};
 use crate::engine::cores;
@@ -130,18 +131,20 @@ impl Relay {
 
         let stats: Vec<Arc<UnitStats>> = (0..unit_count).map(|_| Arc::default()).collect();
         let budget = Arc::new(OctetBudget::new(context.settings.limits.process_octets));
+        let streams = Arc::new(StreamRegistry::default());
         let mapper_config = mapping::mapper_config(&context.settings);
         let mappers: Vec<Mapper> = (0..if worker_count > 0 {
             worker_count
         } else {
             unit_count
         })
-            .map(|_| {
+            .map(|id| {
                 Mapper::new(
                     mapper_config.clone(),
                     Box::new(agents.clone()),
                     budget.clone(),
                 )
+                .among(streams.clone(), MapperId(id))
             })
             .collect();
         let mapper_stats: Vec<_> = mappers.iter().map(Mapper::stats).collect();
@@ -175,9 +178,14 @@ impl Relay {
                 .map(|mapper| Mapping::Inline(Box::new(mapper)))
                 .collect()
         };
-        let (mut units, mut threads) = (Vec::new(), Vec::new());
-        for (index, (ingresses, mapping)) in listeners.into_iter().zip(mappings).enumerate() {
-            let (sender, inbox) = mpsc::unbounded_channel();
+        let mut threads = Vec::new();
+        let (units, inboxes): (Vec<_>, Vec<_>) =
+            (0..unit_count).map(|_| mpsc::unbounded_channel()).unzip();
+        // Weak, so that a unit notices when the relay is gone.
+        let peers: Vec<_> = units.iter().map(mpsc::UnboundedSender::downgrade).collect();
+        for (index, ((ingresses, mapping), inbox)) in
+            listeners.into_iter().zip(mappings).zip(inboxes).enumerate()
+        {
             let setup = Setup {
                 unit: index,
                 core: cores.get(index).copied(),
@@ -186,6 +194,7 @@ impl Relay {
                 wake: wakes[index].clone(),
                 ingresses,
                 mapping,
+                peers: peers.clone(),
                 stats: stats[index].clone(),
             };
             let spawned = std::thread::Builder::new()
@@ -198,7 +207,6 @@ impl Relay {
                     result
                 });
             threads.push(spawned.map_err(thread)?);
-            units.push(sender);
         }
         let (stop_control, stopped) = watch::channel(false);
         let control = {

@@ -1,7 +1,7 @@
 //! Everything the relay is told at start-up: plain values, validated before
 //! they get here. `cli` fills them from a configuration file.
 
-pub use crate::a2a::config::UnknownMethods;
+pub use crate::a2a::config::{StreamConfig, UnknownMethods};
 pub use crate::association::HelloMode;
 use crate::edge::settings::{AgentSettings, IngressSettings, TlsFiles};
 use crate::limits;
@@ -26,6 +26,8 @@ pub struct Settings {
     pub engine: EngineSettings,
     /// Policy.
     pub policy: PolicySettings,
+    /// Streams that outlive their association.
+    pub stream: StreamConfig,
     /// Bounds that may be lowered.
     pub limits: LimitSettings,
     /// Admin listener and logs.
@@ -43,6 +45,7 @@ impl Settings {
             routes: vec![route],
             engine: EngineSettings::default(),
             policy: PolicySettings::default(),
+            stream: StreamConfig::default(),
             limits: LimitSettings::default(),
             observe: ObserveSettings::default(),
         }

@@ -4,25 +4,25 @@
 
 use super::context::Context as Relay;
 use super::hello;
-use super::mapping::{Mapping, association_id};
+use super::mapping::{Mapping, unit_of};
 use super::pools::{PoolId, PoolState};
 use super::port::{Handle, Mail, Port};
 use super::stats::{UnitCount, UnitStats};
 use crate::a2a::port::{
     AssociationId, AssociationInfo, CallId, DownReason, Input, Output, ServiceParameters, Side,
 };
-use crate::association::{Code, Event, PROTOCOL_A2A, Peer};
+use crate::a2a::streams::MapperId;
+use crate::association::{Code, PROTOCOL_A2A, Peer};
 use crate::edge::EdgeError;
 use crate::edge::call::CallSink;
 use crate::edge::egress::Egress;
 use crate::edge::ingress::Ingress;
 use crate::engine::clock::now;
 use crate::engine::control::{Origin, Outcome};
-use crate::engine::shard::{Down, Handler, LinkId, LinkInfo, Shard};
+use crate::engine::shard::{Down, LinkId, LinkInfo, Shard};
 use crate::engine::wake::{Doorbell, Wake};
 use crate::limits;
 use crate::wire::{ChannelId, Flags, FrameType};
-use bytes::Bytes;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::TcpListener;
@@ -33,6 +33,10 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 mod calls;
+mod ear;
+mod streams;
+
+use ear::{Ear, Heard};
 
 /// How long nothing must be under way before a draining unit closes its
 /// associations: a reply may still be with a mapping worker.
@@ -45,6 +49,10 @@ const STALL_TIME: Duration = Duration::from_millis(1);
 pub enum Message {
     /// The control thread has news.
     Outcome(Outcome),
+    /// Another unit's mapper has something for an association of this unit.
+    Output(Output),
+    /// Another unit has something for this unit's mapper.
+    Input(Input),
     /// Run something on the unit's thread with its mapping.
     Task(Box<dyn FnOnce(Rc<Port>) + Send>),
     /// Take nothing new, finish what is under way within the grace, then stop.
@@ -67,6 +75,8 @@ pub struct Setup {
     pub ingresses: Vec<(usize, TcpListener)>,
     /// Its mapping.
     pub mapping: Mapping,
+    /// The inboxes of all units, its own among them.
+    pub peers: Vec<mpsc::WeakUnboundedSender<Message>>,
     /// Its counters.
     pub stats: Arc<UnitStats>,
 }
@@ -87,77 +97,15 @@ struct Call {
     pool: PoolId,
 }
 
-/// What the shard reported, in the order it happened; drained by the loop.
-enum Heard {
-    Up(LinkId, LinkInfo),
-    Ready(LinkId, Peer),
-    Frame(LinkId, ChannelId, FrameType, Bytes),
-    Down(LinkId, Down),
-}
-
-struct Ear<'a> {
-    heard: &'a mut Vec<Heard>,
-    stats: &'a UnitStats,
-}
-
-impl Handler for Ear<'_> {
-    fn up(&mut self, link: LinkId, info: &LinkInfo) {
-        self.heard.push(Heard::Up(link, info.clone()));
-    }
-
-    fn event(&mut self, link: LinkId, event: Event<'_>) {
-        match event {
-            Event::Ready(peer) => self.heard.push(Heard::Ready(link, peer)),
-            Event::Frame {
-                channel,
-                frame_type,
-                payload,
-            } => {
-                self.stats.count(UnitCount::FramesOpened);
-                self.heard.push(Heard::Frame(
-                    link,
-                    channel,
-                    frame_type,
-                    Bytes::copy_from_slice(payload),
-                ));
-            }
-            Event::PeerError { code, text } => {
-                self.stats.count(UnitCount::PeerErrors);
-                tracing::warn!(
-                    link = link.number(),
-                    code,
-                    text,
-                    "the peer reports an error"
-                );
-            }
-            Event::Dropped(reason) => {
-                self.stats.dropped.count(reason);
-                tracing::debug!(
-                    link = link.number(),
-                    reason = crate::stats::Reason::label(reason),
-                    "frame dropped"
-                );
-            }
-            Event::Closed(reason) => {
-                if let crate::association::CloseReason::Failed(error) = &reason {
-                    self.stats.failed.count(error.reason());
-                }
-                tracing::debug!(link = link.number(), ?reason, "association closed");
-            }
-        }
-    }
-
-    fn down(&mut self, link: LinkId, reason: &Down) {
-        self.heard.push(Heard::Down(link, reason.clone()));
-    }
-}
-
 struct Loop {
     unit: usize,
     port: Rc<Port>,
     handle: Rc<Handle>,
     shard: Shard,
     mapping: Mapping,
+    peers: Vec<mpsc::WeakUnboundedSender<Message>>,
+    /// Mappers that wait for room on an association.
+    rooms: Vec<(AssociationId, MapperId)>,
     egress: Rc<Egress>,
     relay: Arc<Relay>,
     stats: Arc<UnitStats>,
@@ -206,6 +154,7 @@ async fn work(setup: Setup) -> io::Result<()> {
         wake,
         ingresses,
         mapping,
+        peers,
         stats,
         ..
     } = setup;
@@ -240,6 +189,8 @@ async fn work(setup: Setup) -> io::Result<()> {
         handle,
         shard,
         mapping,
+        peers,
+        rooms: Vec::new(),
         egress,
         relay,
         stats,
@@ -309,12 +260,19 @@ impl Loop {
     fn message(&mut self, message: Message, stop_edges: &watch::Sender<bool>) {
         match message {
             Message::Outcome(outcome) => self.outcome(outcome),
+            Message::Output(output) => self.output(output),
+            Message::Input(input) => self.map(input),
             Message::Task(task) => task(self.port.clone()),
             Message::Drain => {
                 self.port.draining.set(true);
                 let _ = stop_edges.send(true);
                 let grace = self.relay.settings.limits.shutdown_grace;
                 self.drain_by.get_or_insert(now() + grace);
+                // Nothing is dialled any more.
+                let wanted = self.port.pools.borrow().wanted();
+                for pool in wanted {
+                    self.give_up(pool);
+                }
             }
         }
     }
@@ -338,6 +296,8 @@ impl Loop {
                 self.shard.close(line.link, 0, "idle");
             }
         }
+        worked |= self.redial();
+        worked |= self.mapping.handle_timer();
         worked |= self.work_outputs();
         self.mapping.ring();
         let stalled = self.mapping.is_stalled();
@@ -347,6 +307,7 @@ impl Loop {
         self.shard.pause(stalled);
         self.shard.flush();
         worked |= self.measure();
+        worked |= self.make_room();
         if resumed {
             // Calls that waited for the workers, on associations with nothing to send.
             let pools = self.port.pools.borrow().with_waiting();
@@ -387,8 +348,7 @@ impl Loop {
     }
 
     fn up(&mut self, link: LinkId, info: LinkInfo) {
-        self.next_association += 1;
-        let association = association_id(self.unit, self.next_association);
+        let association = self.name_association(&info);
         tracing::info!(
             association = association.0,
             server_name = %info.server_name,
@@ -459,17 +419,26 @@ impl Loop {
             parameters,
         };
         line.ready = true;
-        let origin = line.info.origin;
-        self.map(Input::Up { association, info });
-        if let Origin::Dialled { token } = origin
-            && let Some(pool) = self.dials.remove(&token)
-        {
-            if let Some(line) = self.lines.get_mut(&association) {
-                line.pool = Some(pool);
-            }
-            if let Some(pool) = self.port.pools.borrow_mut().get(pool) {
-                pool.state = PoolState::Up(association);
-            }
+        let pool = match line.info.origin {
+            Origin::Dialled { token } => self.dials.remove(&token),
+            Origin::Accepted { .. } => None,
+        };
+        let replaces = pool.and_then(|pool| {
+            let mut pools = self.port.pools.borrow_mut();
+            let pool = pools.get(pool)?;
+            pool.state = PoolState::Up(association);
+            pool.redial.up(now());
+            pool.lost.take()
+        });
+        if let Some(line) = self.lines.get_mut(&association) {
+            line.pool = pool;
+        }
+        self.map(Input::Up {
+            association,
+            info,
+            replaces,
+        });
+        if let Some(pool) = pool {
             self.release_waiting(pool);
         }
     }
@@ -498,6 +467,7 @@ impl Loop {
         if let Some(id) = line.pool {
             if let Some(pool) = self.port.pools.borrow_mut().get(id) {
                 pool.state = PoolState::Down;
+                pool.lost = Some(association);
             }
             self.fail_waiting(id, &text, false);
         }
@@ -574,7 +544,7 @@ impl Loop {
                 Mail::Agent { exchange, event } => {
                     let octets = event.octets();
                     let association = if event.is_last() {
-                        self.port.exchanges.borrow_mut().remove(&exchange)
+                        self.port.end_exchange(exchange)
                     } else {
                         self.port.exchanges.borrow().get(&exchange).copied()
                     };
@@ -598,57 +568,69 @@ impl Loop {
         let mut worked = false;
         while let Some(output) = self.mapping.poll_output() {
             worked = true;
-            match output {
-                Output::Frame {
+            self.output(output);
+        }
+        worked
+    }
+
+    fn output(&mut self, output: Output) {
+        match output {
+            Output::Frame { association, .. } | Output::WantRoom { association, .. }
+                if unit_of(association.0) != self.unit =>
+            {
+                self.pass_on(unit_of(association.0), Message::Output(output));
+            }
+            Output::Frame {
+                association,
+                channel,
+                frame_type,
+                payload,
+            } => {
+                self.send(
                     association,
-                    channel,
-                    frame_type,
+                    ChannelId(channel),
+                    FrameType(frame_type),
                     payload,
-                } => {
-                    self.send(
-                        association,
-                        ChannelId(channel),
-                        FrameType(frame_type),
-                        payload,
-                    );
-                }
-                Output::Call { call, event } => self.tell(call, event),
-                Output::Dispatch { exchange, dispatch } => {
-                    self.stats.count(UnitCount::Dispatches);
-                    self.port
-                        .exchanges
-                        .borrow_mut()
-                        .insert(exchange, dispatch.association);
-                    self.egress
-                        .dispatch(exchange, dispatch, self.handle.clone());
-                }
-                Output::Cancel { exchange } => {
-                    self.port.exchanges.borrow_mut().remove(&exchange);
-                    self.egress.cancel(exchange);
-                }
-                Output::Finish { exchange } => {
-                    self.port.exchanges.borrow_mut().remove(&exchange);
-                    self.egress.finish(exchange);
-                }
-                Output::ChannelError {
-                    association,
-                    channel,
-                    message,
-                } => {
-                    self.stats.count(UnitCount::ErrorsReported);
-                    tracing::debug!(association = association.0, channel, %message, "bad bridge frame");
-                    if let Some(line) = self.lines.get(&association) {
-                        self.shard.report(
-                            line.link,
-                            ChannelId(channel),
-                            Code::PROTOCOL.0,
-                            &message,
-                        );
-                    }
+                );
+            }
+            Output::Call { call, event } => self.tell(call, event),
+            Output::Dispatch { exchange, dispatch } => {
+                self.stats.count(UnitCount::Dispatches);
+                self.port
+                    .exchanges
+                    .borrow_mut()
+                    .insert(exchange, dispatch.association);
+                self.egress
+                    .dispatch(exchange, dispatch, self.handle.clone());
+            }
+            Output::Cancel { exchange } => {
+                self.port.end_exchange(exchange);
+                self.egress.cancel(exchange);
+            }
+            Output::Finish { exchange } => {
+                self.port.end_exchange(exchange);
+                self.egress.finish(exchange);
+            }
+            Output::Pause { exchange, paused } => self.port.pace(exchange, paused),
+            Output::WantRoom {
+                association,
+                mapper,
+            } => self.want_room(association, mapper),
+            Output::WantAssociation { association } => self.want_association(association),
+            Output::Forward { mapper, message } => self.give(mapper, Input::Stream(message)),
+            Output::ChannelError {
+                association,
+                channel,
+                message,
+            } => {
+                self.stats.count(UnitCount::ErrorsReported);
+                tracing::debug!(association = association.0, channel, %message, "bad bridge frame");
+                if let Some(line) = self.lines.get(&association) {
+                    self.shard
+                        .report(line.link, ChannelId(channel), Code::PROTOCOL.0, &message);
                 }
             }
         }
-        worked
     }
 
     fn send(
@@ -736,7 +718,12 @@ impl Loop {
             .map(|by| by.min(now() + Duration::from_millis(20)));
         // A worker that made room need not have anything to say that would ring.
         let stalled = self.stalled.then(|| now() + STALL_TIME);
-        [shard, drain, stalled].into_iter().flatten().min()
+        let mapping = self.mapping.next_timer();
+        let redial = self.port.pools.borrow().next_redial();
+        [shard, drain, stalled, mapping, redial]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Whether the unit may stop: everything under way has ended, or the grace has, and the peers know.

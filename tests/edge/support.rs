@@ -2,8 +2,7 @@
 
 use bytes::Bytes;
 use npamp_relay::a2a::port::{
-    AgentEvent, AssociationId, CallEvent, CallRequest, ExchangeId, ServiceParameters,
-    TransportError,
+    AgentEvent, CallEvent, CallRequest, ExchangeId, ServiceParameters, TransportError,
 };
 use npamp_relay::edge::call::{CallHandle, CallSink, channel};
 use npamp_relay::edge::ingress::{Ingress, IngressBounds};
@@ -175,7 +174,7 @@ impl Mapping for Played {
         let _ = self.events.send((exchange, event));
     }
 
-    fn poll_ready(&self, _: AssociationId, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_ready(&self, _: ExchangeId, cx: &mut Context<'_>) -> Poll<()> {
         if self.pressed.get() {
             *self.waker.borrow_mut() = Some(cx.waker().clone());
             return Poll::Pending;

@@ -5,8 +5,10 @@ use npamp_relay::a2a::budget::OctetBudget;
 use npamp_relay::a2a::port::{
     AgentDirectory, AgentEvent, AssociationId, AssociationInfo, CallEvent, CallId, CallRequest,
     Dispatch, DispatchAction, DownReason, ExchangeId, Input, Output, ServiceParameters, Side,
+    StreamMessage,
 };
 use npamp_relay::a2a::stats::MapperStats;
+use npamp_relay::a2a::streams::MapperId;
 use npamp_relay::a2a::{Mapper, MapperConfig};
 use npamp_relay::bridge::envelope::{
     ContentType, Envelope, EnvelopeFlags, MessageKind, ProtocolId,
@@ -15,7 +17,7 @@ use npamp_relay::bridge::payload::{self, Payload};
 use npamp_relay::bridge::transport_error::{TransportCode, TransportErrorBody};
 use npamp_relay::crypto::{Random, SeededRandom};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub const BRIDGE: u16 = 0x000d;
 pub const DISCOVERY: u16 = 0x0010;
@@ -86,15 +88,38 @@ pub struct End {
     pub cancels: Vec<ExchangeId>,
     pub finishes: Vec<ExchangeId>,
     pub channel_errors: Vec<(u16, String)>,
+    /// Lost associations that streams wait for.
+    pub wanted: Vec<AssociationId>,
+    /// Pauses and their ends.
+    pub pauses: Vec<(ExchangeId, bool)>,
+    /// Mappers that wait for room, unless they are given it at once.
+    pub rooms: Vec<(AssociationId, MapperId)>,
+    /// Associations always have room.
+    pub roomy: bool,
+    /// What is for other mappers.
+    pub forwards: Vec<(MapperId, StreamMessage)>,
+    /// The association that frames are sent on and expected on.
+    pub association: AssociationId,
     random: SeededRandom,
-    now: Instant,
+    pub now: Instant,
 }
 
 impl End {
     pub fn with(config: MapperConfig, info: AssociationInfo) -> Self {
         let budget = Arc::new(OctetBudget::default());
         let mapper = Mapper::new(config, Box::new(Agents), Arc::clone(&budget));
-        let mut end = Self {
+        let mut end = Self::of(mapper, budget);
+        end.input(Input::Up {
+            association: ASSOCIATION,
+            info,
+            replaces: None,
+        });
+        end
+    }
+
+    /// One of several mappers, without an association.
+    pub fn of(mapper: Mapper, budget: Arc<OctetBudget>) -> Self {
+        Self {
             stats: mapper.stats(),
             mapper,
             budget,
@@ -104,14 +129,15 @@ impl End {
             cancels: Vec::new(),
             finishes: Vec::new(),
             channel_errors: Vec::new(),
+            wanted: Vec::new(),
+            pauses: Vec::new(),
+            rooms: Vec::new(),
+            roomy: true,
+            forwards: Vec::new(),
+            association: ASSOCIATION,
             random: SeededRandom::new(1),
             now: Instant::now(),
-        };
-        end.input(Input::Up {
-            association: ASSOCIATION,
-            info,
-        });
-        end
+        }
     }
 
     pub fn ingress() -> Self {
@@ -125,6 +151,17 @@ impl End {
     pub fn input(&mut self, input: Input) {
         let random: &mut dyn Random = &mut self.random;
         self.mapper.handle(input, self.now, random);
+        self.drain();
+    }
+
+    /// Lets time pass.
+    pub fn pass_time(&mut self, time: Duration) {
+        self.now += time;
+        self.mapper.handle_timeout(self.now);
+        self.drain();
+    }
+
+    fn drain(&mut self) {
         while let Some(output) = self.mapper.poll_output() {
             match output {
                 Output::Frame {
@@ -133,7 +170,7 @@ impl End {
                     frame_type,
                     payload,
                 } => {
-                    assert_eq!(association, ASSOCIATION);
+                    assert_eq!(association, self.association);
                     self.frames.push(Frame {
                         channel,
                         kind: frame_type,
@@ -146,6 +183,21 @@ impl End {
                 }
                 Output::Cancel { exchange } => self.cancels.push(exchange),
                 Output::Finish { exchange } => self.finishes.push(exchange),
+                Output::Pause { exchange, paused } => self.pauses.push((exchange, paused)),
+                Output::WantRoom {
+                    association,
+                    mapper: _,
+                } if self.roomy => {
+                    let random: &mut dyn Random = &mut self.random;
+                    self.mapper
+                        .handle(Input::Room { association }, self.now, random);
+                }
+                Output::WantRoom {
+                    association,
+                    mapper,
+                } => self.rooms.push((association, mapper)),
+                Output::WantAssociation { association } => self.wanted.push(association),
+                Output::Forward { mapper, message } => self.forwards.push((mapper, message)),
                 Output::ChannelError {
                     channel, message, ..
                 } => self.channel_errors.push((channel, message)),
@@ -155,7 +207,7 @@ impl End {
 
     pub fn frame(&mut self, channel: u16, frame_type: u16, octets: &[u8]) {
         self.input(Input::Frame {
-            association: ASSOCIATION,
+            association: self.association,
             channel,
             frame_type,
             payload: Bytes::copy_from_slice(octets),
@@ -171,7 +223,7 @@ impl End {
 
     pub fn call(&mut self, call: u64, object: &str) {
         self.input(Input::Call {
-            association: ASSOCIATION,
+            association: self.association,
             call: CallId(call),
             request: CallRequest::Request {
                 object: Bytes::copy_from_slice(object.as_bytes()),
@@ -181,7 +233,7 @@ impl End {
 
     pub fn notify(&mut self, call: u64, object: &str) {
         self.input(Input::Call {
-            association: ASSOCIATION,
+            association: self.association,
             call: CallId(call),
             request: CallRequest::Notification {
                 object: Bytes::copy_from_slice(object.as_bytes()),
@@ -191,7 +243,7 @@ impl End {
 
     pub fn card(&mut self, call: u64) {
         self.input(Input::Call {
-            association: ASSOCIATION,
+            association: self.association,
             call: CallId(call),
             request: CallRequest::Card,
         });
@@ -203,13 +255,24 @@ impl End {
 
     pub fn down(&mut self) {
         self.input(Input::Down {
-            association: ASSOCIATION,
+            association: self.association,
             reason: DownReason("link reset".into()),
         });
     }
 
     pub fn agent(&mut self, exchange: ExchangeId, event: AgentEvent) {
         self.input(Input::Agent { exchange, event });
+    }
+
+    /// A new association, in place of the last one.
+    pub fn up(&mut self, id: u64, info: AssociationInfo) {
+        let replaces = (info.side == Side::Initiator).then_some(self.association);
+        self.association = AssociationId(id);
+        self.input(Input::Up {
+            association: self.association,
+            info,
+            replaces,
+        });
     }
 
     /// The one frame that came out since the last look.
@@ -267,6 +330,20 @@ impl Pair {
             egress: End::egress(),
             passed: Vec::new(),
         }
+    }
+
+    /// Both lose their association, with what was on its way.
+    pub fn cut(&mut self) {
+        self.ingress.down();
+        self.egress.down();
+        self.ingress.frames.clear();
+        self.egress.frames.clear();
+    }
+
+    /// Both get another association.
+    pub fn join(&mut self, id: u64) {
+        self.egress.up(id, info(Side::Responder));
+        self.ingress.up(id, info(Side::Initiator));
     }
 
     /// Passes frames until none is left.

@@ -12,5 +12,7 @@ mod harness;
 mod octets;
 mod policy;
 mod replies;
+mod resumption;
+mod retention;
 mod streams;
 mod unary;

@@ -15,7 +15,7 @@ fn open(pair: &mut Pair) -> npamp_relay::a2a::port::ExchangeId {
     exchange
 }
 
-/// NPAMP-CC-STREAM §4, §5.1, NPAMP-MAP-A2A §6: DATA from 1, strictly rising, verbatim, without
+/// NPAMP-CC-STREAM §4, §5.1, NPAMP-MAP-A2A §6: DATA from 1, strictly rising, verbatim, with
 /// the resumable flag; a final status-update is END with the final bit; nothing after it.
 #[test]
 fn a_v03_stream_ends_with_its_final_status_update() {
@@ -46,7 +46,7 @@ fn a_v03_stream_ends_with_its_final_status_update() {
         assert_eq!(decoded.foreign, events[at].as_bytes());
         assert_eq!(
             decoded.stream_control,
-            Some(StreamControl::data(at as u64 + 1))
+            Some(StreamControl::resumable(at as u64 + 1))
         );
     }
     for (at, (_, seen)) in pair.ingress.calls.iter().enumerate() {
@@ -83,7 +83,12 @@ fn an_orderly_close_is_an_empty_end() {
         assert_eq!(last.kind, END);
         assert!(decoded.envelope.flags.is_final());
         assert!(decoded.foreign.is_empty());
-        assert_eq!(decoded.stream_control, Some(StreamControl::data(count + 1)));
+        // Nobody can come back for what had no event.
+        let control = StreamControl {
+            resumable: count > 0,
+            ..StreamControl::data(count + 1)
+        };
+        assert_eq!(decoded.stream_control, Some(control));
         match pair.ingress.calls.last() {
             Some((_, CallEvent::StreamEnd { event_id, object })) => {
                 assert_eq!((*event_id, object.is_none()), (count + 1, true));
@@ -111,7 +116,10 @@ fn a_broken_stream_is_visible() {
     assert_eq!(pair.back(), [DATA, ERROR]);
     let (_, last) = pair.passed.last().unwrap();
     assert_eq!(last.transport_error().0, TransportCode::NOT_DELIVERED);
-    assert_eq!(last.decode().stream_control, Some(StreamControl::data(2)));
+    assert_eq!(
+        last.decode().stream_control,
+        Some(StreamControl::resumable(2))
+    );
     assert!(matches!(
         pair.ingress.calls.last(),
         Some((_, CallEvent::TransportError(error))) if error.code == 4
@@ -135,7 +143,10 @@ fn an_error_inside_a_stream_is_verbatim() {
         assert_eq!(last.kind, ERROR);
         assert_eq!(
             last.decode().stream_control,
-            Some(StreamControl::data(before + 1))
+            Some(StreamControl {
+                resumable: before > 0,
+                ..StreamControl::data(before + 1)
+            })
         );
         match pair.ingress.calls.last() {
             Some((_, CallEvent::StreamError { event_id, object })) => {

@@ -38,9 +38,7 @@ impl Mapper {
         let envelope = &decoded.envelope;
         self.admit_envelope(id, decoded)?;
         match decoded.stream_control.map(|control| control.control) {
-            // No stream of ours says that it is resumable yet.
-            Some(Control::Resume) => return Err(Refusal::NotResumable),
-            Some(Control::Cancel) => return Err(Refusal::ControlMisplaced),
+            Some(Control::Resume | Control::Cancel) => return Err(Refusal::ControlMisplaced),
             Some(Control::Data) | None => {}
         }
         if decoded.document_binding.is_some() {
@@ -84,6 +82,7 @@ impl Mapper {
         let scanned = self.admit_object(id, decoded)?;
         let id_token = scanned.id.ok_or(Refusal::NotJsonRpc)?.token();
         let row = method::lookup(&scanned.method);
+        let held = decoded.foreign.len() + id_token.len();
         Ok(Admitted {
             agent: self.agent_of(id)?,
             operation: method::operation(&scanned.method),
@@ -99,9 +98,11 @@ impl Mapper {
                 Want::Reply {
                     correlation_id,
                     id: id_token.into(),
+                    effect: method::judged_effect(&scanned.method, label),
+                    method: scanned.method.into(),
                 }
             },
-            octets: decoded.foreign.len() + id_token.len(),
+            octets: held,
             version: row.map(|row| row.version),
         })
     }
@@ -141,7 +142,11 @@ impl Mapper {
         })
     }
 
-    fn admit_envelope(&self, id: AssociationId, decoded: &Payload<'_>) -> Result<(), Refusal> {
+    pub(super) fn admit_envelope(
+        &self,
+        id: AssociationId,
+        decoded: &Payload<'_>,
+    ) -> Result<(), Refusal> {
         let carries = self
             .associations
             .get(&id)
@@ -156,7 +161,7 @@ impl Mapper {
     }
 
     /// The object's form, its method against the envelope's, and policy.
-    fn admit_object<'a>(
+    pub(super) fn admit_object<'a>(
         &self,
         id: AssociationId,
         decoded: &Payload<'a>,
@@ -171,26 +176,35 @@ impl Mapper {
         if scanned.method != decoded.envelope.method {
             return Err(Refusal::MethodDiffers);
         }
-        if self.config.unknown_methods == UnknownMethods::Refuse
-            && method::lookup(&scanned.method).is_none()
-        {
+        self.admit_effect(id, &scanned.method, decoded)?;
+        Ok(scanned)
+    }
+
+    /// The method and its effect against policy.
+    pub(super) fn admit_effect(
+        &self,
+        id: AssociationId,
+        name: &str,
+        decoded: &Payload<'_>,
+    ) -> Result<(), Refusal> {
+        if self.config.unknown_methods == UnknownMethods::Refuse && method::lookup(name).is_none() {
             return Err(Refusal::MethodUnknown);
         }
         let label = decoded.safety.map(|label| label.effect);
-        let effect = method::judged_effect(&scanned.method, label);
+        let effect = method::judged_effect(name, label);
         let allowed = self
             .associations
             .get(&id)
             .is_some_and(|association| association.allow.contains(effect));
         if allowed {
-            Ok(scanned)
+            Ok(())
         } else {
             Err(Refusal::SafetyPolicy)
         }
     }
 
     /// The agent behind the association's server name (ruling R12).
-    fn agent_of(&self, id: AssociationId) -> Result<usize, Refusal> {
+    pub(super) fn agent_of(&self, id: AssociationId) -> Result<usize, Refusal> {
         let association = self
             .associations
             .get(&id)

@@ -85,7 +85,7 @@ impl Mapper {
         let Some(call) = self
             .associations
             .get_mut(&id)
-            .and_then(|association| association.requester.value_mut(correlation_id))
+            .and_then(|association| association.requester.get_mut(correlation_id))
         else {
             return Ok(None);
         };
@@ -184,7 +184,7 @@ impl Mapper {
         self.stats.reply_faults.count(fault.reason);
         self.report(id, correlation_id, fault.code, message);
         let ended = kind == MessageKind::StreamEnd;
-        let call = self.give_up(id, correlation_id, Outcome::TransportError, !ended, now);
+        let call = self.give_up_set(id, correlation_id, Outcome::TransportError, !ended, now);
         if let Some(call) = call {
             let event = transport_error(fault.code, message);
             self.outputs.push_back(Output::Call { call, event });
@@ -201,12 +201,12 @@ impl Mapper {
             error.transport_code(),
             &error.to_string(),
         );
-        self.give_up(id, correlation_id, Outcome::Abandoned, true, now);
+        self.give_up_set(id, correlation_id, Outcome::Abandoned, true, now);
     }
 
     /// Ends a call whose parts may go on coming. The report says so to the
     /// producer; the cancel of NPAMP-CC-STREAM has no meaning in this class.
-    fn give_up(
+    fn give_up_set(
         &mut self,
         id: AssociationId,
         correlation_id: &[u8],

@@ -9,19 +9,21 @@
 
 mod admission;
 mod documents;
+mod parked;
 mod requester;
 mod responder;
+mod retained;
 
 use crate::a2a::budget::OctetBudget;
 use crate::a2a::config::MapperConfig;
 use crate::a2a::method::Operation;
 use crate::a2a::port::{
     AgentDirectory, AssociationId, AssociationInfo, CallEvent, CallId, DownReason, ExchangeId,
-    Input, Output, TransportError,
+    Input, Output, StreamMessage, TransportError,
 };
 use crate::a2a::stats::{Dropped, Elapsed, ExchangeStats, MapperStats, Outcome};
+use crate::a2a::streams::{MapperId, StreamRegistry};
 use crate::bridge::correlation::CorrelationId;
-use crate::bridge::document::DocumentError;
 use crate::bridge::envelope::{ContentType, Envelope, EnvelopeFlags, MessageKind, ProtocolId};
 use crate::bridge::error::BridgeError;
 use crate::bridge::payload::{self, Payload};
@@ -33,8 +35,10 @@ use crate::bridge::transport_error::TransportCode;
 use crate::crypto::Random;
 use crate::wire::ChannelId;
 use bytes::Bytes;
+use parked::Parked;
 use requester::Call;
-use responder::Exchange;
+use responder::{Exchange, Slot};
+use retained::Retained;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
@@ -53,6 +57,10 @@ pub struct Mapper {
     calls: HashMap<CallId, (AssociationId, CorrelationId)>,
     exchanges: HashMap<ExchangeId, Exchange>,
     next_exchange: u64,
+    /// Streams that we produce and can send again.
+    retained: Retained,
+    /// Streams that we consume and whose association is gone.
+    parked: Parked,
     outputs: VecDeque<Output>,
 }
 
@@ -65,8 +73,8 @@ struct Association {
     /// Our requests, all on the Bridge channel.
     requester: RequesterTable<Call>,
     /// The peer's requests. A correlation_id on two channels is two exchanges (NPAMP-CC-DOC §3).
-    bridge: ResponderTable<ExchangeId>,
-    discovery: ResponderTable<ExchangeId>,
+    bridge: ResponderTable<Slot>,
+    discovery: ResponderTable<Slot>,
     /// Notifications with the agent.
     notifications: HashSet<ExchangeId>,
     /// Foreign-message octets held.
@@ -74,7 +82,7 @@ struct Association {
 }
 
 impl Association {
-    fn responder(&mut self, channel: ChannelId) -> &mut ResponderTable<ExchangeId> {
+    fn responder(&mut self, channel: ChannelId) -> &mut ResponderTable<Slot> {
         if channel == ChannelId::DISCOVERY {
             &mut self.discovery
         } else {
@@ -103,8 +111,17 @@ impl Mapper {
             calls: HashMap::new(),
             exchanges: HashMap::new(),
             next_exchange: 1,
+            retained: Retained::default(),
+            parked: Parked::default(),
             outputs: VecDeque::new(),
         }
+    }
+
+    /// Makes it one of several mappers, which find each other's streams by the registry.
+    #[must_use]
+    pub fn among(mut self, registry: Arc<StreamRegistry>, id: MapperId) -> Self {
+        self.retained = Retained::new(registry, id);
+        self
     }
 
     /// The counters, to be read from any thread.
@@ -127,7 +144,16 @@ impl Mapper {
     /// Takes one input. What follows from it is in [`Mapper::poll_output`] at once.
     pub fn handle(&mut self, input: Input, now: Instant, random: &mut dyn Random) {
         match input {
-            Input::Up { association, info } => self.up(association, info, now),
+            Input::Up {
+                association,
+                info,
+                replaces,
+            } => {
+                self.up(association, info, now);
+                if let Some(lost) = replaces {
+                    self.unpark(lost, association, now);
+                }
+            }
             Input::Down {
                 association,
                 reason,
@@ -145,7 +171,34 @@ impl Mapper {
             } => self.call(association, call, request, now, random),
             Input::CallGone { call } => self.call_gone(call, now),
             Input::Agent { exchange, event } => self.agent(exchange, event, now),
+            Input::Room { association } => self.room(association, now),
+            Input::GiveUp { association } => self.give_up(association, now),
+            Input::Stream(StreamMessage::Attach(attach)) => self.attach(*attach, now),
+            Input::Stream(StreamMessage::Leave {
+                exchange,
+                key,
+                place,
+                cancel,
+            }) => self.leave(exchange, &key, place, cancel, now),
+            Input::Stream(StreamMessage::Settled {
+                association,
+                correlation_id,
+            }) => self.settled(association, &correlation_id),
         }
+    }
+
+    /// When [`Mapper::handle_timeout`] is due.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        [self.retained.timeout(), self.parked.timeout()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Lets go of streams whose time is over.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.expire(now);
+        self.expire_parked(now);
     }
 
     /// Whether [`Mapper::poll_output`] would give one.
@@ -190,51 +243,28 @@ impl Mapper {
         let Some(mut association) = self.associations.remove(&id) else {
             return;
         };
-        let message = format!("association lost: {}", reason.0);
-        for (_, outstanding) in association.requester.drain() {
-            let call = outstanding.value;
-            self.calls.remove(&call.name);
-            let code = if call.set.is_some() {
-                let error = DocumentError::SetIncomplete;
-                self.stats.document_errors.count(error);
-                error.transport_code()
-            } else {
-                TransportCode::NOT_DELIVERED
-            };
-            ended(
-                &self.stats.requester,
-                call.operation,
-                Outcome::AssociationLost,
-                call.since,
-                now,
-            );
-            self.outputs.push_back(Output::Call {
-                call: call.name,
-                event: transport_error(code, &message),
-            });
-        }
+        let held = association.octets;
+        self.budget.give(held);
+        self.stats.octets.sub(held as u64);
+        self.park(
+            id,
+            association.info.side,
+            &mut association.requester,
+            reason,
+            now,
+        );
         let bridge = association.bridge.drain();
         let discovery = association.discovery.drain();
-        for (_, exchange) in bridge.chain(discovery) {
-            if let Some(gone) = self.exchanges.remove(&exchange) {
-                ended(
-                    &self.stats.responder,
-                    gone.operation,
-                    Outcome::AssociationLost,
-                    gone.since,
-                    now,
-                );
-            }
-            self.outputs.push_back(Output::Cancel { exchange });
+        for (correlation_id, slot) in bridge.chain(discovery) {
+            self.lose(id, &association.info, correlation_id, slot, now);
         }
+        self.forget_room(id);
         // Notifications go on: they are one-way, and whoever sent them awaits nothing.
         for notification in association.notifications {
             if let Some(exchange) = self.exchanges.get_mut(&notification) {
                 exchange.octets = 0;
             }
         }
-        self.budget.give(association.octets);
-        self.stats.octets.sub(association.octets as u64);
     }
 
     fn frame(

@@ -8,20 +8,21 @@ use crate::a2a::config::UnknownMethods;
 use crate::a2a::json_rpc::{self, Id, Request};
 use crate::a2a::method::{self, CARD_METHOD, Carriage, Operation};
 use crate::a2a::port::{AssociationId, CallEvent, CallId, CallRequest, Output, TransportError};
-use crate::a2a::stats::{Dropped, MapperStats, Outcome, Refusal, ReplyFault};
+use crate::a2a::stats::{Dropped, MapperStats, Outcome, Refusal, ReplyFault, Resumption};
 use crate::bridge::correlation::CorrelationId;
 use crate::bridge::document_set::DocumentSet;
 use crate::bridge::envelope::{ContentType, MessageKind, ProtocolId};
 use crate::bridge::error::BridgeError;
 use crate::bridge::payload::Payload;
 use crate::bridge::requester::{Abandoned, Outstanding};
-use crate::bridge::safety::SafetyLabel;
+use crate::bridge::safety::{Effect, SafetyLabel};
 use crate::bridge::stream_control::{Control, StreamControl};
 use crate::bridge::transport_error::{TransportCode, TransportErrorBody};
 use crate::crypto::Random;
 use crate::limits::{CORRELATION_RANDOM_OCTETS, METHOD_OCTETS_MAX};
 use crate::wire::ChannelId;
 use bytes::Bytes;
+use std::borrow::Cow;
 use std::time::Instant;
 
 /// An outstanding call.
@@ -39,6 +40,12 @@ pub(super) struct Call {
     pub(super) set: Option<Box<DocumentSet>>,
     /// Octets held for it.
     pub(super) octets: usize,
+    /// What a resume request repeats of the request: its method, and its object
+    /// where repeating that changes nothing (ruling R17).
+    pub(super) method: Cow<'static, str>,
+    pub(super) object: Bytes,
+    /// The last stream frame said that the stream can be resumed.
+    pub(super) resumable: bool,
 }
 
 /// What a good reply means to the caller.
@@ -119,6 +126,15 @@ impl Mapper {
                 document,
                 set: None,
                 octets,
+                method: row.map_or_else(
+                    || Cow::Owned(scanned.method.clone().into_owned()),
+                    |row| Cow::Borrowed(row.name),
+                ),
+                object: match row {
+                    Some(row) if row.effect == Effect::READ_ONLY => object.clone(),
+                    _ => Bytes::new(),
+                },
+                resumable: false,
             },
         )?;
         let payload = labelled(a2a_payload(
@@ -184,6 +200,9 @@ impl Mapper {
                 document: true,
                 set: None,
                 octets: 0,
+                method: Cow::Borrowed(CARD_METHOD),
+                object: Bytes::new(),
+                resumable: false,
             },
         )?;
         let payload = a2a_payload(
@@ -228,7 +247,7 @@ impl Mapper {
             .is_some_and(|association| association.info.document_binding.is_some())
     }
 
-    fn carried(&self, association: AssociationId) -> Result<(), Refusal> {
+    pub(super) fn carried(&self, association: AssociationId) -> Result<(), Refusal> {
         let association = self
             .associations
             .get(&association)
@@ -280,6 +299,9 @@ impl Mapper {
         let Some((id, correlation_id)) = self.calls.get(&call).cloned() else {
             return;
         };
+        if !self.associations.contains_key(&id) {
+            return self.parked_call_gone(id, call, now);
+        }
         let entry = self
             .associations
             .get(&id)
@@ -371,6 +393,17 @@ impl Mapper {
         {
             return self.document_part(id, octets, decoded, now);
         }
+        let resumed = entry.resumed_after.is_some();
+        let repeat = kind == MessageKind::StreamData
+            && entry.resumed_after.is_some_and(|cursor| {
+                decoded
+                    .stream_control
+                    .is_some_and(|control| control.event_id <= cursor)
+            });
+        if repeat {
+            // Consumed before the association was lost (NPAMP-CC-STREAM §6.3).
+            return self.stats.dropped.count(Dropped::Repeat);
+        }
         let verdict = judge(entry, decoded, octets, &self.stats);
         let verdict = match verdict {
             Ok(Verdict::Event(event_id, object)) => association
@@ -381,11 +414,25 @@ impl Mapper {
             other => other,
         };
         match verdict {
-            Ok(Verdict::Event(event_id, object)) => self.outputs.push_back(Output::Call {
-                call,
-                event: CallEvent::StreamEvent { event_id, object },
-            }),
+            Ok(Verdict::Event(event_id, object)) => {
+                let resumable = decoded
+                    .stream_control
+                    .is_some_and(|control| control.resumable);
+                if let Some(call) = association.requester.get_mut(correlation_id) {
+                    call.resumable = resumable;
+                }
+                self.outputs.push_back(Output::Call {
+                    call,
+                    event: CallEvent::StreamEvent { event_id, object },
+                });
+            }
             Ok(Verdict::Last(event, outcome)) => {
+                let refused = resumed
+                    && matches!(&event, CallEvent::TransportError(error)
+                        if error.code == TransportCode::NOT_RESUMABLE.0);
+                if refused {
+                    self.stats.resumption.count(Resumption::Refused);
+                }
                 self.end_call(id, correlation_id, outcome, false, false, now);
                 self.outputs.push_back(Output::Call { call, event });
             }
@@ -469,7 +516,7 @@ impl Mapper {
         Some(call.name)
     }
 
-    fn send_cancel(&mut self, id: AssociationId, correlation_id: &[u8], consumed: u64) {
+    pub(super) fn send_cancel(&mut self, id: AssociationId, correlation_id: &[u8], consumed: u64) {
         let mut payload = a2a_payload(MessageKind::StreamEnd, correlation_id, "", &[]);
         payload.stream_control = Some(StreamControl::cancel(consumed));
         self.send(id, ChannelId::BRIDGE, &payload, None);
@@ -515,7 +562,7 @@ fn derive(random: &mut dyn Random, id_token: &str) -> CorrelationId {
 }
 
 /// Attaches the SafetyLabel that a mutating or unlisted method must have (NPAMP-MAP-A2A §5).
-fn labelled(mut payload: Payload<'_>) -> Payload<'_> {
+pub(super) fn labelled(mut payload: Payload<'_>) -> Payload<'_> {
     let effect = method::label_effect(payload.envelope.method);
     payload.safety = effect.is_mutating().then(|| SafetyLabel::new(effect));
     payload
@@ -591,7 +638,9 @@ fn judge(
                 let object = object(decoded, octets, id, false, stats)?;
                 return Ok(Verdict::Event(event_id, object));
             }
-            if event_id <= last {
+            // Whoever has the last event gets the end once more, empty (ruling R17).
+            let repeated = entry.resumed_after == Some(event_id) && decoded.foreign.is_empty();
+            if event_id <= last && !(repeated && event_id == last) {
                 return Err(ReplyFault::EventId.into());
             }
             let object = if decoded.foreign.is_empty() {

@@ -10,6 +10,7 @@ use crate::a2a::json_rpc::{self, Id, Outcome as JsonOutcome};
 use crate::a2a::method::Operation;
 use crate::a2a::port::{AgentEvent, AssociationId, Dispatch, ExchangeId, Output};
 use crate::a2a::stats::{Dropped, Outcome, Refusal};
+use crate::a2a::streams::StreamHome;
 use crate::bridge::correlation::CorrelationId;
 use crate::bridge::document::{self, Digest, DocumentError};
 use crate::bridge::document_binding::{DigestAlgorithm, Part};
@@ -18,7 +19,7 @@ use crate::bridge::error::BridgeError;
 use crate::bridge::payload::Payload;
 use crate::bridge::safety::{Effect, SafetyLabel};
 use crate::bridge::stream::Producer;
-use crate::bridge::stream_control::StreamControl;
+use crate::bridge::stream_control::{Control, StreamControl};
 use crate::bridge::transport_error::{TransportCode, TransportErrorBody, cut};
 use crate::limits::{CARD_OCTETS_MAX, DOCUMENT_PART_OCTETS_MAX};
 use crate::wire::ChannelId;
@@ -40,11 +41,21 @@ pub(super) struct Exchange {
     pub(super) since: Instant,
     /// Octets held for it.
     pub(super) octets: usize,
-    association: AssociationId,
-    channel: ChannelId,
-    want: Want,
+    /// None once its association is gone and it goes on without.
+    pub(super) association: Option<AssociationId>,
+    pub(super) channel: ChannelId,
+    pub(super) want: Want,
     /// Present once the agent's answer is a stream.
-    producer: Option<Producer>,
+    pub(super) producer: Option<Producer>,
+}
+
+/// What an unanswered request of a peer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Slot {
+    /// An exchange or a kept stream of this mapper.
+    Here(ExchangeId),
+    /// A stream that another mapper keeps and goes on with.
+    Away(StreamHome),
 }
 
 /// What the peer waits for.
@@ -53,6 +64,10 @@ pub(super) enum Want {
     Reply {
         correlation_id: CorrelationId,
         id: Box<str>,
+        /// As the request says, which a resume request must repeat.
+        method: Box<str>,
+        /// As policy judged it.
+        effect: Effect,
     },
     /// The public card.
     Card { correlation_id: CorrelationId },
@@ -110,9 +125,14 @@ impl Mapper {
         now: Instant,
     ) {
         let envelope = decoded.envelope;
-        let admitted = self
-            .admit_request(id, channel, octets, decoded)
-            .and_then(|admitted| self.dispatch(id, channel, admitted, now));
+        let admitted = match decoded.stream_control {
+            Some(control) if control.control == Control::Resume => self
+                .admit_envelope(id, decoded)
+                .and_then(|()| self.resume(id, channel, decoded, control.event_id, now)),
+            _ => self
+                .admit_request(id, channel, octets, decoded)
+                .and_then(|admitted| self.dispatch(id, channel, admitted, now)),
+        };
         if let Err(refusal) = admitted {
             self.stats.requests_refused.count(refusal);
             let body = TransportErrorBody {
@@ -181,7 +201,7 @@ impl Mapper {
             Some(correlation_id) => {
                 let accepted = association
                     .responder(channel)
-                    .accept(correlation_id.clone(), name);
+                    .accept(correlation_id.clone(), Slot::Here(name));
                 debug_assert!(accepted.is_ok(), "duplicates were refused");
             }
             None => {
@@ -207,7 +227,7 @@ impl Mapper {
                 operation: admitted.operation,
                 since: now,
                 octets: admitted.octets,
-                association: id,
+                association: Some(id),
                 channel,
                 want: admitted.want,
                 producer: None,
@@ -228,11 +248,19 @@ impl Mapper {
         correlation_id: &[u8],
         now: Instant,
     ) {
-        let exchange = self
+        let slot = self
             .associations
             .get_mut(&id)
             .and_then(|association| association.responder(channel).get(correlation_id).copied());
-        let Some(name) = exchange else {
+        let ended = match slot {
+            Some(Slot::Here(name)) => self.cancel_here(name, id, now),
+            Some(Slot::Away(home)) => self.cancel_away(home, id, correlation_id),
+            None => channel == ChannelId::BRIDGE && self.cancel_detached(id, correlation_id, now),
+        };
+        if ended {
+            return;
+        }
+        let Some(Slot::Here(name)) = slot else {
             return self.stats.dropped.count(Dropped::MootCancel);
         };
         self.stats.cancels_received.add(1);
@@ -358,7 +386,7 @@ impl Mapper {
                 } else {
                     (MessageKind::Response, Outcome::Response)
                 };
-                self.answer(name, kind, None, body, outcome, now);
+                self.answer(name, kind, body, outcome, now);
             }
             Err(fault) => self.no_response(name, fault, status, retry_after, now),
         }
@@ -379,14 +407,7 @@ impl Mapper {
         };
         match response.outcome {
             JsonOutcome::Error(_) => {
-                self.answer(
-                    name,
-                    MessageKind::Error,
-                    None,
-                    body,
-                    Outcome::ErrorResponse,
-                    now,
-                );
+                self.answer(name, MessageKind::Error, body, Outcome::ErrorResponse, now);
             }
             JsonOutcome::Result(_) if response.repeated => {
                 // Parsers differ on which of them a verifier would see (NPAMP-CC-DOC §4).
@@ -396,7 +417,7 @@ impl Mapper {
                     code: error.transport_code(),
                     message: "the agent's answer has more than one result",
                 };
-                self.answer_transport_error(name, None, &body, now);
+                self.answer_transport_error(name, &body, now);
             }
             JsonOutcome::Result(card) => self.answer_document(
                 name,
@@ -432,14 +453,12 @@ impl Mapper {
         match self.judge_object(name, object) {
             Err(fault) => self.not_delivered(name, fault.text(), true, now),
             Ok(response) if response.outcome.is_error() => {
-                let control = self.next_control(name);
                 self.outputs.push_back(Output::Finish { exchange: name });
-                self.answer(
+                self.emit(
                     name,
                     MessageKind::Error,
-                    control,
                     object,
-                    Outcome::StreamError,
+                    Some(Outcome::StreamError),
                     now,
                 );
             }
@@ -447,37 +466,13 @@ impl Mapper {
                 self.outputs.push_back(Output::Finish { exchange: name });
                 self.answer_stream_end(name, object, now);
             }
-            Ok(_) => {
-                let control = self.next_control(name);
-                let Some(exchange) = self.exchanges.get(&name) else {
-                    return;
-                };
-                let (id, channel) = (exchange.association, exchange.channel);
-                let Some(correlation_id) = exchange.want.correlation_id().cloned() else {
-                    return;
-                };
-                let mut payload = a2a_payload(
-                    MessageKind::StreamData,
-                    correlation_id.as_octets(),
-                    "",
-                    object,
-                );
-                payload.stream_control = control;
-                self.send(id, channel, &payload, None);
-            }
+            Ok(_) => self.emit(name, MessageKind::StreamData, object, None, now),
         }
     }
 
     fn answer_stream_end(&mut self, name: ExchangeId, object: &[u8], now: Instant) {
-        let control = self.next_control(name);
-        self.answer(
-            name,
-            MessageKind::StreamEnd,
-            control,
-            object,
-            Outcome::StreamEnd,
-            now,
-        );
+        let outcome = Some(Outcome::StreamEnd);
+        self.emit(name, MessageKind::StreamEnd, object, outcome, now);
     }
 
     /// A card as a document set with its signatures as proofs (NPAMP-CC-DOC §7, §9, NPAMP-MAP-A2A §7).
@@ -517,12 +512,11 @@ impl Mapper {
         }
     }
 
-    /// Sends the last frame of an exchange.
+    /// Sends the last frame of an exchange that is no stream.
     fn answer(
         &mut self,
         name: ExchangeId,
         kind: MessageKind,
-        control: Option<StreamControl>,
         foreign: &[u8],
         outcome: Outcome,
         now: Instant,
@@ -530,19 +524,16 @@ impl Mapper {
         let Some((id, channel, correlation_id)) = self.end_exchange(name, outcome, now) else {
             return;
         };
-        let mut payload = a2a_payload(kind, correlation_id.as_octets(), "", foreign);
-        payload.stream_control = control;
+        let payload = a2a_payload(kind, correlation_id.as_octets(), "", foreign);
         self.send(id, channel, &payload, None);
     }
 
     /// Ends an exchange with NotDelivered, in mid-stream with an event_id (ruling R27).
     fn not_delivered(&mut self, name: ExchangeId, message: &str, cancels: bool, now: Instant) {
-        let control = self
+        let streams = self
             .exchanges
             .get(&name)
-            .is_some_and(|exchange| exchange.producer.is_some())
-            .then(|| self.next_control(name))
-            .flatten();
+            .is_some_and(|exchange| exchange.producer.is_some());
         if cancels {
             self.outputs.push_back(Output::Cancel { exchange: name });
         }
@@ -550,31 +541,38 @@ impl Mapper {
             code: TransportCode::NOT_DELIVERED,
             message,
         };
-        self.answer_transport_error(name, control, &body, now);
+        if streams {
+            let outcome = Some(Outcome::TransportError);
+            self.emit(name, MessageKind::Error, &body.encode(), outcome, now);
+        } else {
+            self.answer_transport_error(name, &body, now);
+        }
     }
 
-    /// Ends an exchange with a transport error.
+    /// Ends an exchange that is no stream with a transport error.
     fn answer_transport_error(
         &mut self,
         name: ExchangeId,
-        control: Option<StreamControl>,
         body: &TransportErrorBody<'_>,
         now: Instant,
     ) {
         self.answer(
             name,
             MessageKind::Error,
-            control,
             &body.encode(),
             Outcome::TransportError,
             now,
         );
     }
 
-    fn next_control(&mut self, name: ExchangeId) -> Option<StreamControl> {
-        let exchange = self.exchanges.get_mut(&name)?;
-        let event_id = exchange.producer.get_or_insert_default().next_event_id();
-        Some(StreamControl::data(event_id))
+    /// Where the exchange's next frame goes.
+    pub(super) fn destination(
+        &self,
+        name: ExchangeId,
+    ) -> Option<(AssociationId, ChannelId, CorrelationId)> {
+        let exchange = self.exchanges.get(&name)?;
+        let correlation_id = exchange.want.correlation_id()?.clone();
+        Some((exchange.association?, exchange.channel, correlation_id))
     }
 
     /// What the agent sent, if it is a Response to the request.
@@ -602,14 +600,16 @@ impl Mapper {
     }
 
     /// Takes an exchange out of the tables; gives where its last frame goes.
-    fn end_exchange(
+    pub(super) fn end_exchange(
         &mut self,
         name: ExchangeId,
         outcome: Outcome,
         now: Instant,
     ) -> Option<(AssociationId, ChannelId, CorrelationId)> {
         let exchange = self.exchanges.remove(&name)?;
-        self.release(exchange.association, exchange.octets);
+        if let Some(id) = exchange.association {
+            self.release(id, exchange.octets);
+        }
         ended(
             &self.stats.responder,
             exchange.operation,
@@ -617,7 +617,8 @@ impl Mapper {
             exchange.since,
             now,
         );
-        let association = self.associations.get_mut(&exchange.association)?;
+        let id = exchange.association?;
+        let association = self.associations.get_mut(&id)?;
         let Some(correlation_id) = exchange.want.correlation_id() else {
             association.notifications.remove(&name);
             return None;
@@ -625,15 +626,11 @@ impl Mapper {
         association
             .responder(exchange.channel)
             .close(correlation_id.as_octets());
-        Some((
-            exchange.association,
-            exchange.channel,
-            correlation_id.clone(),
-        ))
+        Some((id, exchange.channel, correlation_id.clone()))
     }
 
     /// A BRIDGE_ERROR with a transport error, outside any exchange of ours.
-    fn answer_error(
+    pub(super) fn answer_error(
         &mut self,
         id: AssociationId,
         channel: ChannelId,

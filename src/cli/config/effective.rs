@@ -17,6 +17,7 @@ struct Document<'s> {
     limits: Limits,
     observe: Observe<'s>,
     policy: Policy<'s>,
+    stream: Stream,
     listen: Vec<Listen<'s>>,
     agent: Vec<Agent<'s>>,
     ingress: Vec<Ingress<'s>>,
@@ -86,6 +87,13 @@ struct Policy<'s> {
     allow: Vec<&'static str>,
     docbind: Option<u16>,
     peers: BTreeMap<&'s str, Vec<&'static str>>,
+}
+
+#[derive(Serialize)]
+struct Stream {
+    retention_s: f64,
+    replay_events: usize,
+    replay_bytes: usize,
 }
 
 #[derive(Serialize)]
@@ -223,6 +231,11 @@ pub fn render(settings: &Settings) -> String {
                 .iter()
                 .map(|(peer, allow)| (peer.as_str(), effects(allow)))
                 .collect(),
+        },
+        stream: Stream {
+            retention_s: seconds(settings.stream.retention),
+            replay_events: settings.stream.replay_events,
+            replay_bytes: settings.stream.replay_octets,
         },
         limits: Limits {
             foreign_message_octets: settings.limits.foreign_message_octets,

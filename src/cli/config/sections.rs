@@ -9,7 +9,7 @@ use crate::edge::settings::{AgentSettings, AgentVersion, CardMode, IngressSettin
 use crate::limits;
 use crate::relay::settings::{
     EngineSettings, HelloMode, LimitSettings, ListenSettings, ObserveSettings, PolicySettings,
-    RouteSettings, Settings, TlsVerify, UnknownMethods,
+    RouteSettings, Settings, StreamConfig, TlsVerify, UnknownMethods,
 };
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -122,6 +122,7 @@ pub(super) fn read(
     let limits = limit_settings(root.table("limits", r.problems), r);
     let (engine, workers) = engine(root.table("engine", r.problems), r);
     let policy = policy(root.table("policy", r.problems), r);
+    let stream = stream_settings(root.table("stream", r.problems), r);
     let (observe, admin_address) = observe(root.table("observe", r.problems), r);
 
     let mut listen_addresses = Vec::new();
@@ -168,6 +169,7 @@ pub(super) fn read(
             routes: route_settings,
             engine,
             policy,
+            stream,
             limits,
             observe,
         },
@@ -579,6 +581,30 @@ fn limit_settings(mut section: Section<'_>, r: &mut Reading<'_>) -> LimitSetting
     };
     section.finish(r.problems);
     settings
+}
+
+fn stream_settings(mut section: Section<'_>, r: &mut Reading<'_>) -> StreamConfig {
+    let retention = section.seconds(
+        "retention_s",
+        &(Duration::ZERO..=limits::RETENTION_TIME),
+        r.problems,
+    );
+    let events = section.integer(
+        "replay_events",
+        &(1..=limits::REPLAY_EVENTS_MAX as u64),
+        r.problems,
+    );
+    let octets = section.integer(
+        "replay_bytes",
+        &(limits::LOWERED_OCTETS_MIN as u64..=limits::REPLAY_OCTETS_MAX as u64),
+        r.problems,
+    );
+    section.finish(r.problems);
+    StreamConfig {
+        retention: retention.map_or(limits::RETENTION_TIME, |t| t.value),
+        replay_events: events.map_or(limits::REPLAY_EVENTS_MAX, |n| n.value as usize),
+        replay_octets: octets.map_or(limits::REPLAY_OCTETS_MAX, |n| n.value as usize),
+    }
 }
 
 fn observe(

@@ -63,7 +63,7 @@ impl Loop {
         }
     }
 
-    fn dial(&mut self, pool_id: PoolId) {
+    pub(super) fn dial(&mut self, pool_id: PoolId) {
         let Some((route, parameters)) = self.port.pools.borrow_mut().get(pool_id).map(|pool| {
             pool.state = PoolState::Dialling;
             (pool.route, pool.parameters.clone())
@@ -135,6 +135,7 @@ impl Loop {
         for Waiting { call, .. } in waiting {
             self.finish_failed(call, text, timed_out);
         }
+        self.redial_later(pool_id);
     }
 
     pub(super) fn finish_failed(&mut self, call: CallId, text: &str, timed_out: bool) {
