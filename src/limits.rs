@@ -89,7 +89,7 @@ pub const HTTP_LINGER_OCTETS: usize = 64 * 1024 * 1024;
 /// One SSE event's data from an agent, in octets; it must fit a foreign message.
 pub const SSE_EVENT_OCTETS_MAX: usize = FOREIGN_MESSAGE_OCTETS_MAX;
 /// Events buffered for one slow SSE client before it is cut (ruling R19).
-pub const STREAM_BUFFER_EVENTS_MAX: usize = 1024;
+pub const STREAM_BUFFER_EVENTS_MAX: usize = 65_536;
 /// Octets buffered for one slow SSE client before it is cut (ruling R19).
 pub const STREAM_BUFFER_OCTETS_MAX: usize = 16 * 1024 * 1024;
 /// Events of one stream kept for a consumer that resumes it (NPAMP-CC-STREAM §6.1).

@@ -533,6 +533,28 @@ fn limits(bench: &Bench) {
 }
 
 /// Signed cards of one part and of several, both kinds: NPAMP-CC-DOC §4, ruling R25.
+/// An agent that writes many events at once cuts no client that reads: what waits
+/// for a client is bounded by octets, and small events have room in great number.
+fn bulk(bench: &Bench) {
+    let sent: Vec<Vec<u8>> = (0..20_000).map(|n| marked(1, n)).collect();
+    let mut stream = Vec::new();
+    for event in &sent {
+        stream.extend_from_slice(b"data: ");
+        stream.extend_from_slice(event);
+        stream.extend_from_slice(b"\n\n");
+    }
+    let head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n";
+    let mut chunks = format!("{:x}\r\n", stream.len()).into_bytes();
+    chunks.extend_from_slice(&stream);
+    chunks.extend_from_slice(b"\r\n0\r\n\r\n");
+    let request = request_of("message/stream", 200);
+    let outcome = bench.call(&request, Answer::Raw(head.to_vec(), chunks));
+    let (got, rest) = events(&outcome.body);
+    assert_eq!((outcome.status, outcome.end), (200, End::Clean));
+    assert_eq!(got.len(), sent.len());
+    assert!(got == sent && rest.is_empty());
+}
+
 fn cards(bench: &Bench) {
     for octets in [300, 200_000, 262_144, 1_000_000] {
         let strange = "\"x\":1.0e+2, \"x\":\"\\ud800\u{2028}\\/\",\r\n\t\"n\" : -0.0";
@@ -606,6 +628,7 @@ fn all(workers: usize) {
     fixed_bodies(&bench);
     generated_bodies(&bench);
     limits(&bench);
+    bulk(&bench);
     cards(&bench);
     crossing_ids(&bench);
 }
