@@ -106,6 +106,10 @@ pub const HELD_EVENT_OCTETS: usize = 64;
 pub const REPLAY_BURST_OCTETS: usize = 128 * 1024;
 /// Agent card, in octets.
 pub const CARD_OCTETS_MAX: usize = 1024 * 1024;
+/// Agent cards that an ingress keeps to serve them again, per unit.
+pub const CARDS_CACHED_MAX: usize = 1024;
+/// Octets of these.
+pub const CARDS_CACHED_OCTETS_MAX: usize = 64 * 1024 * 1024;
 /// Reassembled document, in octets.
 pub const DOCUMENT_OCTETS_MAX: usize = FOREIGN_MESSAGE_OCTETS_MAX;
 /// Octets of one part of a document set that is sent; a longer document or proof is cut.
@@ -164,6 +168,10 @@ pub const HELLO_OPTIONAL_TIME: Duration = Duration::from_secs(1);
 pub const UNARY_TIME: Duration = Duration::from_secs(60);
 /// Longest deadline that a unary exchange may be given; people's agents think for minutes.
 pub const UNARY_TIME_MAX: Duration = Duration::from_secs(3600);
+/// How long an ingress serves an agent card again before it asks for it anew.
+pub const CARD_TIME: Duration = Duration::from_secs(60);
+/// Longest such time that may be configured.
+pub const CARD_TIME_MAX: Duration = Duration::from_secs(86_400);
 /// SSE head goes out with the first event or after this (ruling R27).
 pub const STREAM_HEAD_TIME: Duration = Duration::from_secs(1);
 /// Keep-alive comment on an idle SSE response at the ingress.
@@ -231,6 +239,7 @@ const _: () = {
         "one burst does not fill a queue"
     );
     assert!(RESUME_TIME.as_secs() <= RETENTION_TIME.as_secs());
+    assert!(CARD_OCTETS_MAX <= CARDS_CACHED_OCTETS_MAX);
     assert!(LOWERED_OCTETS_MIN < FOREIGN_MESSAGE_OCTETS_MAX);
     assert!(DOCUMENT_PART_OCTETS_MAX >= LOWERED_OCTETS_MIN);
     assert!(

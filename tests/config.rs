@@ -124,6 +124,7 @@ fn values_arrive() {
         address = "127.0.0.1:8080"
         card = "verbatim"
         public_url = "https://a2a.example/base/"
+        card_max_age_s = 0
         sse_keep_alive_s = 2.5
         [[ingress]]
         address = "127.0.0.1:8081"
@@ -181,6 +182,7 @@ fn values_arrive() {
         plain.public_url.as_deref(),
         Some("https://a2a.example/base")
     );
+    assert_eq!(plain.card_time, Duration::ZERO);
     assert_eq!(plain.sse_keep_alive, Duration::from_millis(2500));
     assert_eq!(plain.unary_time, Duration::from_millis(1500));
     assert_eq!(plain.body_octets_max, 65536);

@@ -64,6 +64,8 @@ impl Bench {
                 ("mirror".into(), agent.url("mirror")),
             ],
             both: format!("[engine]\nworkers = {workers}\n"),
+            // The cards change from one to the next.
+            ingress_keys: "card_max_age_s = 0".into(),
             ..PairOptions::default()
         });
         Self {

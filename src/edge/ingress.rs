@@ -8,6 +8,7 @@
 
 use super::auth::Tokens;
 use super::body::Budget;
+use super::card_cache::CardCache;
 use super::executor::{LocalExecutor, cuttable};
 use super::request::{Client, Paths};
 use super::settings::IngressSettings;
@@ -17,8 +18,7 @@ use crate::limits;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -69,8 +69,7 @@ pub struct Ingress {
     pub(super) budget: Budget,
     pub(super) stats: Arc<EdgeStats>,
     pub(super) paths: Paths,
-    /// By route: the card last seen, as digest, and since when.
-    pub(super) cards: RefCell<HashMap<usize, (String, String)>>,
+    pub(super) cards: CardCache,
     tls: Option<TlsAcceptor>,
 }
 
@@ -95,7 +94,7 @@ impl Ingress {
             tokens: tokens.transpose()?,
             tls: tls.transpose()?.map(TlsAcceptor::from),
             budget: Budget::new(limits::EDGE_BODIES_OCTETS_MAX),
-            cards: RefCell::default(),
+            cards: CardCache::new(settings.card_time),
             paths: Paths::new(&settings.routes),
             settings,
             bounds,

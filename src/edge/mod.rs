@@ -13,6 +13,7 @@ mod auth;
 mod body;
 pub mod call;
 mod card;
+mod card_cache;
 mod classify;
 pub mod egress;
 mod executor;

@@ -3,11 +3,12 @@
 
 use super::body::{ReadError, read_whole};
 use super::call::CallHandle;
+use super::card_cache::Card;
 use super::classify::{Classified, classify};
 use super::ingress::Ingress;
 use super::respond::{self, Failure, Reply};
 use super::settings::{CardMode, RoutePath};
-use super::stats::{EdgeStats, RequestOutcome};
+use super::stats::{CardSource, EdgeStats, RequestOutcome};
 use super::stream::StreamBody;
 use super::{Mapping, card, parameters};
 use crate::a2a::port::{CallEvent, CallRequest, ServiceParameters};
@@ -24,7 +25,6 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
 use tokio::time::{Instant, timeout};
 
 /// What the connection knows of its client's way to the ingress.
@@ -244,23 +244,14 @@ impl Ingress {
     ) -> Result<Answered, Failure> {
         let parameters: ServiceParameters =
             parameters::collect(request.headers(), request.uri().query())?;
-        let mut call = mapping
-            .call(route, parameters, CallRequest::Card)
-            .map_err(Failure::Refused)?;
-        let document = match self.within_unary_time(&mut call).await? {
-            Some(CallEvent::Document { document, .. }) => document,
-            Some(CallEvent::TransportError(error)) => return Err(Failure::Transport(error)),
-            Some(_) => return Err(Failure::not_delivered("the reply is no card", false)),
-            None => return Err(Failure::not_delivered("the call was given up", false)),
-        };
+        let card = self.current_card(route, parameters, mapping).await?;
         let original = self.settings.card == CardMode::Verbatim
             || request.uri().query().is_some_and(wants_original);
-        let last_modified = self.last_modified(route, &document);
         let octets = if original {
-            document
+            card.document.clone()
         } else {
             let url = format!("{}{path}", self.base_url(request, client));
-            card::rewrite(&document, &url).ok_or(Failure::CardUnusable)?
+            card::rewrite(&card.document, &url).ok_or(Failure::CardUnusable)?
         };
         let etag = card::etag(&octets);
         let unchanged = card::matches(
@@ -274,25 +265,33 @@ impl Ingress {
         let head = request.method() == Method::HEAD;
         Ok((
             RequestOutcome::Card,
-            respond::card(octets, &etag, &last_modified, head, unchanged),
+            respond::card(octets, &etag, &card, head, unchanged),
         ))
     }
 
-    /// Since when this ingress has seen the route's card as it is.
-    fn last_modified(&self, route: usize, document: &[u8]) -> String {
-        let digest = card::etag(document);
-        let mut cards = self.cards.borrow_mut();
-        match cards.get(&route) {
-            Some((known, since)) if *known == digest => since.clone(),
-            _ => {
-                #[allow(
-                    clippy::disallowed_methods,
-                    reason = "a date for people and caches, no deadline"
-                )]
-                let since = httpdate::fmt_http_date(SystemTime::now());
-                cards.insert(route, (digest, since.clone()));
-                since
+    /// The route's card, asked for when the one at hand is too old.
+    async fn current_card<M: Mapping + ?Sized>(
+        &self,
+        route: usize,
+        parameters: ServiceParameters,
+        mapping: &M,
+    ) -> Result<Card, Failure> {
+        let key = (route, parameters);
+        if let Some(card) = self.cards.fresh(&key, Instant::now()) {
+            self.stats.cards.count(CardSource::Kept);
+            return Ok(card);
+        }
+        let mut call = mapping
+            .call(route, key.1.clone(), CallRequest::Card)
+            .map_err(Failure::Refused)?;
+        match self.within_unary_time(&mut call).await? {
+            Some(CallEvent::Document { document, .. }) => {
+                self.stats.cards.count(CardSource::Fetched);
+                Ok(self.cards.fetched(key, document, Instant::now()))
             }
+            Some(CallEvent::TransportError(error)) => Err(Failure::Transport(error)),
+            Some(_) => Err(Failure::not_delivered("the reply is no card", false)),
+            None => Err(Failure::not_delivered("the call was given up", false)),
         }
     }
 

@@ -3,13 +3,14 @@
 //! (RFC 9457), never as a JSON-RPC error that nobody sent (rulings R14, R23).
 
 use super::CallRefusal;
+use super::card_cache::Card;
 use super::stats::Refusal;
 use super::stream::StreamBody;
 use crate::a2a::port::TransportError;
 use crate::bridge::transport_error::TransportCode;
 use bytes::Bytes;
 use http::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, LAST_MODIFIED, RETRY_AFTER,
+    ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, LAST_MODIFIED, RETRY_AFTER, VARY,
     WWW_AUTHENTICATE,
 };
 use http::{HeaderName, HeaderValue, Response, StatusCode};
@@ -326,14 +327,11 @@ pub(super) fn events(body: StreamBody) -> Reply {
     reply
 }
 
-/// A card with its validators; without its octets for HEAD, as 304 when the client has it.
-pub(super) fn card(
-    octets: Bytes,
-    etag: &str,
-    last_modified: &str,
-    head: bool,
-    unchanged: bool,
-) -> Reply {
+/// The service parameters (ruling R13), and the host that the interfaces are rewritten to.
+const CARD_VARIES_BY: &str = "host, a2a-version, a2a-extensions, x-a2a-extensions";
+
+/// A card with its validators and its freshness; without its octets for HEAD, as 304 when the client has it.
+pub(super) fn card(octets: Bytes, etag: &str, card: &Card, head: bool, unchanged: bool) -> Reply {
     let length = octets.len();
     let mut reply = if unchanged {
         let mut reply = Response::new(ReplyBody::Whole(Bytes::new()));
@@ -348,8 +346,18 @@ pub(super) fn card(
         reply
     };
     let headers = reply.headers_mut();
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    for (name, value) in [(ETAG, etag), (LAST_MODIFIED, last_modified)] {
+    headers.insert(VARY, HeaderValue::from_static(CARD_VARIES_BY));
+    let fresh_for = card.fresh_for.as_secs();
+    let cache_control = if card.fresh_for.is_zero() {
+        "no-cache".to_owned()
+    } else {
+        format!("public, max-age={fresh_for}")
+    };
+    for (name, value) in [
+        (CACHE_CONTROL, cache_control.as_str()),
+        (ETAG, etag),
+        (LAST_MODIFIED, card.last_modified.as_str()),
+    ] {
         if let Ok(value) = HeaderValue::from_str(value) {
             headers.insert(name, value);
         }

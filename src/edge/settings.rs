@@ -37,6 +37,8 @@ pub struct IngressSettings {
     pub public_url: Option<String>,
     /// Card rewriting.
     pub card: CardMode,
+    /// How long a card is served again before it is asked for anew; zero asks each time.
+    pub card_time: Duration,
     /// Path prefixes in no particular order; the longest matching one wins. The index is the route's.
     pub routes: Vec<RoutePath>,
     /// Largest request body, in octets.

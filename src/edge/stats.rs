@@ -106,6 +106,16 @@ reasons! {
 }
 
 reasons! {
+    /// Where a card that was served came from.
+    pub enum CardSource {
+        /// The agent, just now.
+        Fetched => "fetched",
+        /// The ingress, which had fetched it before.
+        Kept => "kept",
+    }
+}
+
+reasons! {
     /// SSE events by direction.
     pub enum EventFlow {
         /// From agents.
@@ -126,6 +136,8 @@ pub struct EdgeStats {
     pub streams_ended: Counters<StreamOutcome>,
     /// Exchanges with agents by how they ended.
     pub agents: Counters<AgentOutcome>,
+    /// Cards served by source.
+    pub cards: Counters<CardSource>,
     /// SSE events.
     pub events: Counters<EventFlow>,
     /// Open client connections.

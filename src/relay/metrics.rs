@@ -149,6 +149,12 @@ fn register_edges(registry: &Registry, relay: &Context) -> Registered {
         "outcome",
         agents
     );
+    edge!(
+        "http_cards",
+        "Agent cards served by source",
+        "source",
+        cards
+    );
     edge!("sse_events", "SSE events by direction", "direction", events);
     macro_rules! level {
         ($name:literal, $help:literal, $field:ident) => {{

@@ -7,7 +7,7 @@ use npamp_relay::a2a::port::{CallEvent, CallRequest};
 use npamp_relay::edge::CallRefusal;
 use npamp_relay::edge::ingress::{Ingress, IngressBounds};
 use npamp_relay::edge::settings::{CardMode, RoutePath, TlsFiles};
-use npamp_relay::edge::stats::{EdgeStats, Refusal, RequestOutcome};
+use npamp_relay::edge::stats::{CardSource, EdgeStats, Refusal, RequestOutcome};
 use rustls::pki_types::pem::PemObject;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -680,6 +680,38 @@ fn cards_are_rewritten_with_validators() {
         assert_eq!(body, CARD.as_bytes());
         assert_ne!(head.headers["etag"], etag);
         assert_eq!(edge.stats.requests.get(RequestOutcome::Card), 6);
+    });
+}
+
+/// A card is asked for once in its time, by each set of service parameters.
+#[test]
+fn cards_are_kept_for_their_time() {
+    run(async {
+        let mut kept = settings();
+        kept.card_time = Duration::from_secs(60);
+        let mut edge = Edge::with(kept, IngressBounds::default());
+        let mut http = edge.connect().await;
+        let http = &mut http;
+        let path = "/a/.well-known/agent-card.json";
+        let (first, body) = card(&mut edge, http, "GET", path, "").await;
+        assert_eq!(first.headers["cache-control"], "public, max-age=60");
+        assert!(first.headers["vary"].contains("a2a-version"));
+        http.get("GET", path, "").await;
+        let (again, same) = http.response().await;
+        edge.nothing_carried();
+        assert_eq!((again.status, same), (200, body));
+        for name in ["etag", "last-modified"] {
+            assert_eq!(again.headers[name], first.headers[name]);
+        }
+        let left = again.headers["cache-control"].strip_prefix("public, max-age=");
+        assert!(left.unwrap().parse::<u64>().unwrap() < 60, "it has aged");
+        let condition = format!("If-None-Match: {}\r\n", first.headers["etag"]);
+        http.get("GET", path, &condition).await;
+        assert_eq!(http.head().await.status, 304);
+        edge.nothing_carried();
+        card(&mut edge, http, "GET", path, "A2A-Version: 1.0\r\n").await;
+        assert_eq!(edge.stats.cards.get(CardSource::Fetched), 2);
+        assert_eq!(edge.stats.cards.get(CardSource::Kept), 2);
     });
 }
 

@@ -199,6 +199,7 @@ pub fn settings() -> IngressSettings {
         tls: None,
         token_file: None,
         public_url: None,
+        card_time: Duration::ZERO,
         card: CardMode::Rewrite,
         routes: vec![
             RoutePath {

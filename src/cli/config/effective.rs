@@ -60,6 +60,7 @@ struct Ingress<'s> {
     token_file: Option<&'s Path>,
     public_url: Option<&'s str>,
     card: &'static str,
+    card_max_age_s: f64,
     sse_keep_alive_s: f64,
 }
 
@@ -193,6 +194,7 @@ pub fn render(settings: &Settings) -> String {
                     CardMode::Rewrite => "rewrite",
                     CardMode::Verbatim => "verbatim",
                 },
+                card_max_age_s: seconds(ingress.card_time),
                 sse_keep_alive_s: seconds(ingress.sse_keep_alive),
             })
             .collect(),

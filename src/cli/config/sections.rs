@@ -351,6 +351,11 @@ fn ingress(
         ],
         r.problems,
     );
+    let card_time = section.seconds(
+        "card_max_age_s",
+        &(Duration::ZERO..=limits::CARD_TIME_MAX),
+        r.problems,
+    );
     let sse_keep_alive = section.seconds(
         "sse_keep_alive_s",
         &(limits::SSE_KEEP_ALIVE_TIME_MIN..=limits::SSE_KEEP_ALIVE_TIME),
@@ -364,6 +369,7 @@ fn ingress(
         token_file,
         public_url: public_url.map(|url| url.value),
         card: card.map(|card| card.value).unwrap_or_default(),
+        card_time: card_time.map_or(limits::CARD_TIME, |t| t.value),
         routes: Vec::new(),
         body_octets_max: limits.foreign_message_octets,
         unary_time: limits.unary_time,
