@@ -3,8 +3,9 @@
 
 use super::CliError;
 use super::args::{CallArgs, Hello};
-use super::config::{files, values};
+use super::config::values;
 use crate::a2a::port::{CallRequest, ServiceParameters};
+use crate::edge::files;
 use crate::limits;
 use crate::relay::settings::{HelloMode, RouteSettings, TlsVerify};
 use bytes::Bytes;
@@ -164,9 +165,9 @@ fn text_of(argument: &str, option: &str) -> Result<String, CliError> {
         return Ok(text);
     }
     match argument.strip_prefix('@') {
-        Some(file) => files::read_text(Path::new(file), octets_max)
+        Some(file) => files::text(Path::new(file), octets_max)
             .map(|text| text.to_string())
-            .map_err(CliError),
+            .map_err(|error| CliError(error.to_string())),
         None => Ok(argument.to_owned()),
     }
 }

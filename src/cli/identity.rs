@@ -2,9 +2,8 @@
 //! its peers. The private half is written to a file of mode 0600 and to nothing else.
 
 use super::CliError;
-use super::config::files::read_text;
 use crate::crypto::Identity;
-use crate::limits;
+use crate::relay::context::load_identity;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -49,12 +48,8 @@ pub(crate) fn new(out: &Path) -> Result<String, CliError> {
 
 /// The public key of the identity in `file`, as configuration takes it.
 pub(crate) fn show(file: &Path) -> Result<String, CliError> {
-    let text = read_text(file, limits::PEM_FILE_OCTETS_MAX).map_err(CliError)?;
-    match Identity::from_pkcs8_pem(&text) {
+    match load_identity(file) {
         Ok(identity) => Ok(identity.public().to_string()),
-        Err(_) => Err(CliError(format!(
-            "{} is no Ed25519 key in PKCS#8 PEM",
-            file.display()
-        ))),
+        Err(error) => Err(CliError(error.to_string())),
     }
 }

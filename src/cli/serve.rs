@@ -111,7 +111,7 @@ pub fn call(args: &CallArgs) -> Result<(), CliError> {
     let plan = CallPlan::new(args)?;
     let failed = |error: crate::relay::RelayError| CliError(error.to_string());
     let identity = match &plan.identity {
-        Some(file) => load_identity(file).map_err(failed)?,
+        Some(file) => load_identity(file).map_err(|error| failed(error.into()))?,
         None => Identity::generate(&mut SystemRandom),
     };
     let mut settings = Settings::client(plan.route);

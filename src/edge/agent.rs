@@ -1,13 +1,13 @@
 //! One A2A agent behind the egress: its URLs, its credential, its connection
 //! pool, and the requests that are sent to it.
 
-use super::EdgeError;
 use super::classify::is_streaming;
 use super::executor::LocalExecutor;
 use super::failure::AgentFailure;
 use super::settings::AgentSettings;
 use super::stats::AgentOutcome;
 use super::tls;
+use super::{EdgeError, files};
 use crate::a2a::port::ServiceParameters;
 use crate::limits;
 use bytes::Bytes;
@@ -66,11 +66,11 @@ impl Agent {
         let authorization = match &settings.authorization_file {
             None => None,
             Some(path) => {
-                let octets = zeroize::Zeroizing::new(tls::read_file(path)?);
+                let octets = files::octets(path, limits::PEM_FILE_OCTETS_MAX)?;
                 let mut value = HeaderValue::from_bytes(octets.trim_ascii())
-                    .map_err(|_| tls::content(path, "not a header value on one line"))?;
+                    .map_err(|_| files::content(path, "holds no header value on one line"))?;
                 if value.is_empty() {
-                    return Err(tls::content(path, "the file is empty"));
+                    return Err(files::content(path, "is empty").into());
                 }
                 value.set_sensitive(true);
                 Some(value)
@@ -251,6 +251,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::edge::files::FileError;
 
     fn cards(url: &str) -> Vec<String> {
         card_urls(&url.parse().unwrap())
@@ -315,7 +316,10 @@ mod tests {
             authorization_file: Some("/nonexistent/token".into()),
             ..settings("http://h/")
         };
-        assert!(matches!(Agent::new(missing), Err(EdgeError::File { .. })));
+        assert!(matches!(
+            Agent::new(missing),
+            Err(EdgeError::File(FileError::Read { .. }))
+        ));
         let file = tempfile::NamedTempFile::new().unwrap();
         for content in ["", "\n", "a\nb"] {
             std::fs::write(file.path(), content).unwrap();
@@ -325,7 +329,7 @@ mod tests {
             };
             assert!(matches!(
                 Agent::new(settings),
-                Err(EdgeError::Content { .. })
+                Err(EdgeError::File(FileError::Content { .. }))
             ));
         }
     }

@@ -2,7 +2,8 @@
 //! compared in constant time; none is ever logged.
 
 use super::respond::Failure;
-use super::{EdgeError, tls};
+use super::{EdgeError, files};
+use crate::limits::PEM_FILE_OCTETS_MAX;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use sha2::{Digest, Sha256};
@@ -15,7 +16,7 @@ pub(super) struct Tokens(Vec<[u8; 32]>);
 impl Tokens {
     /// Reads one token a line; empty lines are skipped.
     pub(super) fn read(path: &Path) -> Result<Self, EdgeError> {
-        let octets = zeroize::Zeroizing::new(tls::read_file(path)?);
+        let octets = files::octets(path, PEM_FILE_OCTETS_MAX)?;
         let tokens: Vec<[u8; 32]> = octets
             .split(|&octet| octet == b'\n')
             .map(<[u8]>::trim_ascii)
@@ -24,7 +25,7 @@ impl Tokens {
             .collect();
         if tokens.is_empty() {
             // Nobody could be let in; an empty file is a mistake, not a policy.
-            return Err(tls::content(path, "no token in the file"));
+            return Err(files::content(path, "holds no token").into());
         }
         Ok(Self(tokens))
     }
@@ -96,7 +97,7 @@ mod tests {
         std::fs::write(file.path(), "\n \n").unwrap();
         assert!(matches!(
             Tokens::read(file.path()),
-            Err(EdgeError::Content { .. })
+            Err(EdgeError::File(files::FileError::Content { .. }))
         ));
     }
 }

@@ -18,6 +18,7 @@ mod classify;
 pub mod egress;
 mod executor;
 mod failure;
+pub mod files;
 pub mod ingress;
 mod parameters;
 mod request;
@@ -32,7 +33,6 @@ pub use call::{CallHandle, CallSink, Overflow};
 pub use stats::EdgeStats;
 
 use crate::a2a::port::{AgentEvent, CallRequest, ExchangeId, ServiceParameters};
-use std::path::PathBuf;
 use std::task::{Context, Poll};
 
 /// What the edges need of the relay: somewhere to send calls and agents' answers.
@@ -74,22 +74,9 @@ pub enum CallRefusal {
 /// Why an edge cannot start. All are faults of the configuration or the machine.
 #[derive(Debug, thiserror::Error)]
 pub enum EdgeError {
-    /// A configured file cannot be read.
-    #[error("{path}: {source}")]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// A configured file was read but does not hold what it should.
-    #[error("{path}: {problem}")]
-    Content {
-        /// Which.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
+    /// A configured file does not serve.
+    #[error(transparent)]
+    File(#[from] files::FileError),
     /// TLS refuses the certificate, the key or the roots.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),

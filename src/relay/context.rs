@@ -6,14 +6,13 @@ use super::settings::{HelloMode, RouteSettings, Settings, TlsVerify};
 use crate::a2a::port::{AgentDirectory, ServiceParameters};
 use crate::association::{AssociationConfig, ParamValue};
 use crate::crypto::{Identity, IdentityPublic};
+use crate::edge::files::{self, FileError};
 use crate::edge::stats::EdgeStats;
 use crate::engine::control::{Command, ControlStats};
 use crate::handshake::{PeerPolicy, ResponderConfig};
 use crate::limits;
 use crate::link::config::{self, Verify};
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, ServerConfig};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -58,51 +57,11 @@ pub struct Context {
     octets: Vec<AtomicUsize>,
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, RelayError> {
-    std::fs::read(path).map_err(|source| RelayError::File {
-        path: path.into(),
-        source,
-    })
-}
-
-#[allow(clippy::needless_pass_by_value)] // so that it reads well in map_err
-fn content(path: &Path, problem: impl std::fmt::Display) -> RelayError {
-    RelayError::Content {
-        path: path.into(),
-        problem: problem.to_string(),
-    }
-}
-
 /// Reads an identity file.
-pub fn load_identity(path: &Path) -> Result<Identity, RelayError> {
-    let octets = zeroize::Zeroizing::new(read(path)?);
-    let text = std::str::from_utf8(&octets).map_err(|_| content(path, "not PEM text"))?;
-    Identity::from_pkcs8_pem(text).map_err(|error| content(path, error))
-}
-
-fn load_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, RelayError> {
-    let octets = read(path)?;
-    let chain = CertificateDer::pem_slice_iter(&octets)
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| content(path, error))?;
-    if chain.is_empty() {
-        return Err(content(path, "holds no certificate"));
-    }
-    Ok(chain)
-}
-
-fn load_roots(path: Option<&Path>) -> Result<RootCertStore, RelayError> {
-    let mut roots = RootCertStore::empty();
-    if let Some(path) = path {
-        for certificate in load_chain(path)? {
-            roots
-                .add(certificate)
-                .map_err(|error| content(path, error))?;
-        }
-    } else {
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    }
-    Ok(roots)
+pub fn load_identity(path: &Path) -> Result<Identity, FileError> {
+    let text = files::text(path, limits::PEM_FILE_OCTETS_MAX)?;
+    Identity::from_pkcs8_pem(&text)
+        .map_err(|_| files::content(path, "is no Ed25519 key in PKCS#8 PEM"))
 }
 
 fn peer(text: &str) -> Result<IdentityPublic, RelayError> {
@@ -124,7 +83,7 @@ impl Context {
             .iter()
             .map(|route| {
                 let verify = match route.tls_verify {
-                    TlsVerify::Full => Verify::Roots(load_roots(route.tls_ca.as_deref())?),
+                    TlsVerify::Full => Verify::Roots(files::roots(route.tls_ca.as_deref())?),
                     TlsVerify::Pinned => Verify::Pinned,
                 };
                 Ok(RouteContext {
@@ -159,10 +118,10 @@ impl Context {
     /// What a listener needs.
     pub fn listener(&self, index: usize) -> Result<ListenContext, RelayError> {
         let listen = &self.settings.listeners[index];
-        let key = PrivateKeyDer::from_pem_slice(&read(&listen.tls.key)?)
-            .map_err(|error| content(&listen.tls.key, error))?;
-        let tls = config::server(load_chain(&listen.tls.cert)?, key)
-            .map_err(|error| content(&listen.tls.cert, error))?;
+        let key = files::private_key(&listen.tls.key)?;
+        let tls = config::server(files::certificates(&listen.tls.cert)?, key).map_err(|error| {
+            files::content(&listen.tls.cert, format!("does not serve: {error}"))
+        })?;
         let policy = if listen.peers.iter().any(|peer| peer == "*") {
             PeerPolicy::Any
         } else {

@@ -17,27 +17,12 @@ pub mod unit;
 
 pub use run::Relay;
 
-use std::path::PathBuf;
-
 /// Why a relay does not start, or stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
-    /// A file cannot be read.
-    #[error("{path}: {source}")]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// A file does not hold what it should.
-    #[error("{path}: {problem}")]
-    Content {
-        /// Which.
-        path: PathBuf,
-        /// What is wrong.
-        problem: String,
-    },
+    /// A configured file does not serve.
+    #[error(transparent)]
+    File(#[from] crate::edge::files::FileError),
     /// A setting cannot be used.
     #[error("{0}")]
     Settings(String),

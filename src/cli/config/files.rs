@@ -3,14 +3,11 @@
 //! message repeats any of it.
 
 use super::reader::{At, Problems};
+use crate::edge::files::{FileError, certificates, private_key, roots, text};
 use crate::limits;
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
-use std::fs::File;
-use std::io::Read;
+use crate::relay::context::load_identity;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use zeroize::Zeroizing;
 
 /// What a file must hold.
 #[derive(Debug, Clone)]
@@ -35,78 +32,18 @@ pub(super) struct FileUse {
     pub at: At,
 }
 
-/// Reads at most `octets_max` octets; a longer file is an error, and so is one
-/// that is not there.
-pub(crate) fn read_bounded(path: &Path, octets_max: usize) -> Result<Zeroizing<Vec<u8>>, String> {
-    let explain = |e: std::io::Error| format!("cannot read {}: {e}", path.display());
-    let file = File::open(path).map_err(explain)?;
-    let mut octets = Zeroizing::new(Vec::new());
-    file.take(octets_max as u64 + 1)
-        .read_to_end(&mut octets)
-        .map_err(explain)?;
-    if octets.len() > octets_max {
-        return Err(format!(
-            "{} is longer than {octets_max} octets",
-            path.display()
-        ));
-    }
-    Ok(octets)
-}
-
-/// As [`read_bounded`], for text.
-pub(crate) fn read_text(path: &Path, octets_max: usize) -> Result<Zeroizing<String>, String> {
-    let octets = read_bounded(path, octets_max)?;
-    match std::str::from_utf8(&octets) {
-        Ok(text) => Ok(Zeroizing::new(text.to_owned())),
-        Err(_) => Err(format!("{} is not UTF-8", path.display())),
-    }
-}
-
-/// Reads the certificates of a PEM file; there is at least one.
-pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let octets = read_bounded(path, limits::PEM_FILE_OCTETS_MAX)?;
-    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&octets).collect();
-    match certificates {
-        Ok(found) if !found.is_empty() => Ok(found),
-        Ok(_) => Err(format!("{} holds no certificate", path.display())),
-        Err(e) => Err(format!("{} is no PEM file: {e}", path.display())),
-    }
-}
-
-fn check_roots(path: &Path) -> Result<(), String> {
-    let mut store = rustls::RootCertStore::empty();
-    for certificate in certificates(path)? {
-        store.add(certificate).map_err(|e| {
-            format!(
-                "{} holds a certificate that is no root: {e}",
-                path.display()
-            )
-        })?;
-    }
-    Ok(())
-}
-
-fn check_key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
-    let octets = read_bounded(path, limits::PEM_FILE_OCTETS_MAX)?;
-    // The parser's own words are not repeated: they could quote the file.
-    PrivateKeyDer::from_pem_slice(&octets)
-        .map_err(|_| format!("{} holds no private key in PEM", path.display()))
-}
-
 fn check_identity(path: &Path) -> Result<(), String> {
-    let text = read_text(path, limits::PEM_FILE_OCTETS_MAX)?;
-    crate::crypto::Identity::from_pkcs8_pem(&text)
-        .map(drop)
-        .map_err(|_| {
-            format!(
-                "{} is no Ed25519 key in PKCS#8 PEM; `npamp-relay identity new` makes one",
-                path.display()
-            )
-        })
+    match load_identity(path) {
+        Ok(_) => Ok(()),
+        Err(error @ FileError::Content { .. }) => {
+            Err(format!("{error}; `npamp-relay identity new` makes one"))
+        }
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn check_tokens(path: &Path) -> Result<(), String> {
-    let text = read_text(path, limits::PEM_FILE_OCTETS_MAX)?;
+    let text = text(path, limits::PEM_FILE_OCTETS_MAX).map_err(|e| e.to_string())?;
     let mut tokens = text
         .lines()
         .map(str::trim)
@@ -128,7 +65,7 @@ fn check_tokens(path: &Path) -> Result<(), String> {
 }
 
 fn check_authorization(path: &Path) -> Result<(), String> {
-    let text = read_text(path, limits::PEM_FILE_OCTETS_MAX)?;
+    let text = text(path, limits::PEM_FILE_OCTETS_MAX).map_err(|e| e.to_string())?;
     let value = text.trim();
     if value.is_empty() || http::HeaderValue::from_str(value).is_err() {
         return Err(format!(
@@ -146,14 +83,14 @@ pub(super) fn check(files: &[FileUse], problems: &mut Problems) -> Vec<String> {
         let path = &file.path;
         let outcome = match &file.kind {
             FileKind::Identity => check_identity(path),
-            FileKind::Roots => check_roots(path),
+            FileKind::Roots => roots(Some(path)).map(drop).map_err(|e| e.to_string()),
             FileKind::Tokens => check_tokens(path),
             FileKind::Authorization => check_authorization(path),
             FileKind::Certificate { key, key_at } => {
-                let chain = certificates(path);
-                let key_der = check_key(key);
-                if let Err(message) = &key_der {
-                    problems.report(key_at, message);
+                let chain = certificates(path).map_err(|e| e.to_string());
+                let key_der = private_key(key);
+                if let Err(error) = &key_der {
+                    problems.report(key_at, error);
                 }
                 chain.and_then(|chain| {
                     let Ok(key_der) = key_der else { return Ok(()) };

@@ -34,12 +34,12 @@ pub struct Config {
 /// Reads and checks a configuration file, the files that it names included.
 /// Paths in it are relative to its directory.
 pub fn load(file: &Path) -> Result<Config, ConfigErrors> {
-    let text = files::read_text(file, limits::CONFIG_OCTETS_MAX).map_err(|message| {
+    let text = crate::edge::files::text(file, limits::CONFIG_OCTETS_MAX).map_err(|error| {
         ConfigErrors(vec![ConfigError {
             file: file.to_path_buf(),
             line: None,
             key: String::new(),
-            message,
+            message: error.to_string(),
         }])
     })?;
     read(&text, file, true)
