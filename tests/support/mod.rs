@@ -21,7 +21,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -391,11 +391,16 @@ pub struct Proxy {
     shared: Arc<ProxyShared>,
 }
 
+/// After how many octets, both directions together, a new connection is cut.
+type Limiter = dyn FnMut() -> Option<u64> + Send;
+
 #[derive(Default)]
 struct ProxyShared {
     stopped: AtomicBool,
     refusing: AtomicBool,
     connections: Mutex<Vec<TcpStream>>,
+    limiter: Mutex<Option<Box<Limiter>>>,
+    limited: AtomicUsize,
 }
 
 impl ProxyShared {
@@ -432,18 +437,58 @@ impl Proxy {
         for socket in [&inbound, &outbound] {
             socket.set_nodelay(true)?;
         }
+        let limit = {
+            let mut limiter = shared.limiter.lock().expect("lock");
+            limiter.as_mut().and_then(|limiter| limiter())
+        };
+        let left = Arc::new(AtomicU64::new(limit.unwrap_or(u64::MAX)));
         for (mut from, mut to) in [
             (inbound.try_clone()?, outbound.try_clone()?),
             (outbound.try_clone()?, inbound.try_clone()?),
         ] {
+            let (left, shared) = (left.clone(), shared.clone());
             thread::spawn(move || {
-                let _ = io::copy(&mut from, &mut to);
+                if let Ok(true) = Self::pass(&mut from, &mut to, &left) {
+                    shared.limited.fetch_add(1, Ordering::SeqCst);
+                    let _ = from.shutdown(Shutdown::Both);
+                    let _ = to.shutdown(Shutdown::Both);
+                }
                 let _ = to.shutdown(Shutdown::Write);
             });
         }
         let mut connections = shared.connections.lock().expect("lock");
         connections.extend([inbound, outbound]);
         Ok(())
+    }
+
+    /// Passes octets on until the end, or until `left` is spent: then true, once for both directions.
+    fn pass(from: &mut TcpStream, to: &mut TcpStream, left: &AtomicU64) -> io::Result<bool> {
+        let mut octets = vec![0; 64 * 1024];
+        loop {
+            let read = from.read(&mut octets)?;
+            if read == 0 {
+                return Ok(false);
+            }
+            let before = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+                Some(left.saturating_sub(read as u64))
+            });
+            let before = before.unwrap_or_default();
+            let passed = usize::try_from(before).unwrap_or(usize::MAX).min(read);
+            to.write_all(&octets[..passed])?;
+            if before > 0 && before <= read as u64 {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// From now on each new connection is cut once it has passed as many octets as `limiter` says.
+    pub fn limit(&self, limiter: impl FnMut() -> Option<u64> + Send + 'static) {
+        *self.shared.limiter.lock().expect("lock") = Some(Box::new(limiter));
+    }
+
+    /// Connections that were cut by their limit.
+    pub fn limited(&self) -> usize {
+        self.shared.limited.load(Ordering::SeqCst)
     }
 
     /// Ends every connection; new ones are taken.
