@@ -11,6 +11,7 @@ pub mod correlation;
 pub mod document;
 pub mod document_binding;
 pub mod document_set;
+pub mod duplex;
 pub mod envelope;
 pub mod error;
 pub mod payload;
