@@ -96,6 +96,13 @@ pub const STREAM_BUFFER_OCTETS_MAX: usize = 16 * 1024 * 1024;
 pub const REPLAY_EVENTS_MAX: usize = 1024;
 /// Octets of one stream kept for a consumer that resumes it.
 pub const REPLAY_OCTETS_MAX: usize = 4 * 1024 * 1024;
+/// Events of one stream in transit that wait to be sent for the first time. It cannot be
+/// slowed down, so that this is more than is kept of a stream whose agent can be paused.
+pub const TRANSIT_EVENTS_MAX: usize = 16_384;
+/// Octets of one stream in transit that wait to be sent for the first time.
+pub const TRANSIT_OCTETS_MAX: usize = 16 * 1024 * 1024;
+/// Transit relays that an exchange passes; the next one refuses it.
+pub const HOPS_MAX: u8 = 8;
 /// Octets of all streams together kept for consumers that resume them, per process.
 pub const REPLAY_PROCESS_OCTETS_MAX: usize = 512 * 1024 * 1024;
 /// Streams that are detached or ended and kept all the same, per mapper.
@@ -234,6 +241,16 @@ const _: () = {
     );
     assert!(STREAM_BUFFER_OCTETS_MAX >= FOREIGN_MESSAGE_OCTETS_MAX);
     assert!(REPLAY_OCTETS_MAX < REPLAY_PROCESS_OCTETS_MAX);
+    assert!(TRANSIT_OCTETS_MAX < REPLAY_PROCESS_OCTETS_MAX);
+    assert!(TRANSIT_OCTETS_MAX >= FOREIGN_MESSAGE_OCTETS_MAX);
+    assert!(
+        TRANSIT_EVENTS_MAX >= 2 * QUEUE_FRAMES_MAX,
+        "what a queue to a worker holds is no lag"
+    );
+    assert!(
+        HOPS_MAX as usize <= PARAMETER_SETS_PER_ROUTE_MAX,
+        "a loop of one set of service parameters is ended by its hops"
+    );
     assert!(
         REPLAY_BURST_OCTETS < OUTBOUND_QUEUE_HIGH_OCTETS,
         "one burst does not fill a queue"

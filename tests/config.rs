@@ -632,6 +632,57 @@ fn a_path_is_routed_once_per_ingress() {
 }
 
 /// Ruling R12.
+/// A route is a path's or a server name's, and a server name leads to one place.
+#[test]
+fn an_inbound_route_leads_a_server_name_on() {
+    let with = |rest: &str| {
+        format!(
+            "identity.key = \"i\"\n[[listen]]\naddress = \"127.0.0.1:1\"\ntls_cert = \"c\"\ntls_key = \"k\"\npeers = [\"*\"]\n\
+             [engine]\nworkers = 2\n[[route]]\nupstream = \"npamp://r.example:1\"\n{rest}"
+        )
+    };
+    let config = parse(&with("inbound = \"far.example\"\n")).unwrap_or_else(|e| panic!("{e}"));
+    let route = &config.settings.routes[0];
+    assert_eq!(route.inbound.as_deref(), Some("far.example"));
+    assert_eq!(
+        (route.path.as_str(), route.server_name.as_str()),
+        ("", "r.example")
+    );
+    let shown = config::render(&config.settings);
+    assert!(shown.contains("inbound = \"far.example\"") && !shown.contains("path ="));
+    assert_eq!(config::render(&parse(&shown).unwrap().settings), shown);
+    assert!(
+        !config
+            .notes
+            .iter()
+            .any(|note| note.contains("cannot be delivered"))
+    );
+
+    let alone = "arrives at [[listen]], not at an ingress";
+    assert_told(
+        &with("inbound = \"a\"\npath = \"/a\" #!"),
+        "route[0].path",
+        alone,
+    );
+    let ingress = "inbound = \"a\"\ningress = \"127.0.0.1:2\" #!";
+    assert_told(&with(ingress), "route[0].ingress", alone);
+    assert_told(&with("inbound = \"a b\" #!"), "route[0].inbound", "a b");
+    let agent = "[[agent]]\nname = \"a\"\nurl = \"http://127.0.0.1:9/\"\n";
+    let taken = "another agent or inbound route \"a\"";
+    let text = with(&format!("inbound = \"a\" #!\n{agent}"));
+    assert_told(&text, "route[0].inbound", taken);
+    let twice =
+        with("inbound = \"a\"\n[[route]]\nupstream = \"npamp://s.example:1\"\ninbound = \"a\" #!");
+    assert_told(&twice, "route[1].inbound", taken);
+    assert!(parse(&with(&format!("inbound = \"*\"\n{agent}"))).is_ok());
+    let rest = with(&format!("inbound = \"*\" #!\n{agent}default = true\n"));
+    assert_told(
+        &rest,
+        "route[0].inbound",
+        "the default agent takes the rest",
+    );
+}
+
 #[test]
 fn pinned_needs_peer_and_hello() {
     let route = |extra: &str| with("route", &format!("{extra}\ntls_verify = \"pinned\" #!"));

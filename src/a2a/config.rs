@@ -60,6 +60,10 @@ pub struct StreamConfig {
     pub replay_events: usize,
     /// Octets kept of one stream.
     pub replay_octets: usize,
+    /// Events of one stream in transit that may wait to be sent for the first time.
+    pub transit_events: usize,
+    /// Octets of them.
+    pub transit_octets: usize,
 }
 
 impl StreamConfig {
@@ -80,6 +84,8 @@ impl Default for StreamConfig {
             retention: limits::RETENTION_TIME,
             replay_events: limits::REPLAY_EVENTS_MAX,
             replay_octets: limits::REPLAY_OCTETS_MAX,
+            transit_events: limits::TRANSIT_EVENTS_MAX,
+            transit_octets: limits::TRANSIT_OCTETS_MAX,
         }
     }
 }

@@ -4,7 +4,8 @@
 
 use crate::a2a::streams::{MapperId, StreamKey};
 use crate::bridge::correlation::CorrelationId;
-use crate::bridge::safety::EffectSet;
+use crate::bridge::document_binding::DigestAlgorithm;
+use crate::bridge::safety::{Effect, EffectSet, SafetyLabel};
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -27,6 +28,9 @@ pub struct ExchangeId(pub u64);
 pub struct ServiceParameters {
     /// `(name, value)` lines.
     pub lines: Vec<(String, String)>,
+    /// Transit relays that what comes on the association has passed. No parameter of
+    /// A2A; it is here because an association states it once, as it does the lines.
+    pub hops: u8,
 }
 
 impl ServiceParameters {
@@ -94,6 +98,40 @@ pub enum CallRequest {
     },
     /// The public agent card.
     Card,
+    /// What a peer asked of this relay, which passes it on to an upstream.
+    Transit {
+        /// What to carry.
+        action: DispatchAction,
+        /// The request's label; none if it had none.
+        label: Option<Label>,
+    },
+}
+
+/// A SafetyLabel as received, which passes unchanged (NPAMP-BRIDGE §7).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Label {
+    /// Effect.
+    pub effect: Effect,
+    /// Advisory scope.
+    pub scope: Box<str>,
+}
+
+impl Label {
+    /// Copies a label out of a payload.
+    pub fn of(label: &SafetyLabel<'_>) -> Self {
+        Self {
+            effect: label.effect,
+            scope: label.scope.into(),
+        }
+    }
+
+    /// The label for a payload.
+    pub fn borrow(&self) -> SafetyLabel<'_> {
+        SafetyLabel {
+            effect: self.effect,
+            scope: &self.scope,
+        }
+    }
 }
 
 /// A detached proof of a document, as carried (NPAMP-CC-DOC §6.4, §6.5).
@@ -159,6 +197,7 @@ impl CallRequest {
         match self {
             Self::Request { object } | Self::Notification { object } => object.len(),
             Self::Card => 0,
+            Self::Transit { action, .. } => action.octets(),
         }
     }
 }
@@ -200,6 +239,66 @@ pub struct TransportError {
     pub message: String,
     /// The failure was a deadline (504 rather than 502 at the HTTP edge).
     pub timed_out: bool,
+}
+
+/// What an upstream said to an exchange that passes through this relay.
+#[derive(Debug, Clone)]
+pub enum UpstreamEvent {
+    /// As an ingress would be told.
+    Call(CallEvent),
+    /// A complete document set whose digest matched. Last event.
+    Document(Box<CarriedDocument>),
+    /// A transport error in mid-stream, with the event_id that it has upstream. Last event.
+    StreamFailed {
+        /// NPAMP-CC-STREAM event_id.
+        event_id: u64,
+        /// What the upstream said.
+        error: TransportError,
+    },
+}
+
+/// A document set with all that its producer stated, to be sent on as it came (NPAMP-CC-DOC §4, §6).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CarriedDocument {
+    /// Document octets.
+    pub document: Bytes,
+    /// Identifier.
+    pub doc_id: Box<[u8]>,
+    /// Media type.
+    pub content_type: String,
+    /// Algorithm of the digest, which was compared.
+    pub digest_algorithm: DigestAlgorithm,
+    /// Label of the document part.
+    pub label: Option<Label>,
+    /// Detached proofs by index.
+    pub proofs: Vec<DetachedProof>,
+}
+
+impl CarriedDocument {
+    /// Octets of document and proofs.
+    pub fn octets(&self) -> usize {
+        let proofs = self.proofs.iter().map(|proof| proof.octets.len());
+        self.document.len() + proofs.sum::<usize>()
+    }
+}
+
+impl UpstreamEvent {
+    /// Octets of the foreign message.
+    pub fn octets(&self) -> usize {
+        match self {
+            Self::Call(event) => event.octets(),
+            Self::Document(set) => set.octets(),
+            Self::StreamFailed { .. } => 0,
+        }
+    }
+
+    /// Whether no event of the exchange follows.
+    pub fn is_last(&self) -> bool {
+        match self {
+            Self::Call(event) => event.is_last(),
+            Self::Document(_) | Self::StreamFailed { .. } => true,
+        }
+    }
 }
 
 /// What the mapper asks the egress edge to do for one exchange.
@@ -259,6 +358,8 @@ pub enum AgentEvent {
         /// It was a deadline.
         timed_out: bool,
     },
+    /// An upstream's word to an exchange that was given out as [`Output::Transit`].
+    Upstream(UpstreamEvent),
 }
 
 impl DispatchAction {
@@ -277,13 +378,18 @@ impl AgentEvent {
         match self {
             Self::Body { body, .. } => body.len(),
             Self::StreamEvent(object) => object.len(),
+            Self::Upstream(event) => event.octets(),
             Self::StreamOpen | Self::StreamEnd | Self::Failed { .. } => 0,
         }
     }
 
     /// Whether no event of the exchange follows.
     pub fn is_last(&self) -> bool {
-        !matches!(self, Self::StreamOpen | Self::StreamEvent(_))
+        match self {
+            Self::StreamOpen | Self::StreamEvent(_) => false,
+            Self::Upstream(event) => event.is_last(),
+            Self::Body { .. } | Self::StreamEnd | Self::Failed { .. } => true,
+        }
     }
 }
 
@@ -291,6 +397,36 @@ impl AgentEvent {
 pub trait AgentDirectory {
     /// Index of the agent whose name equals the server name or its first label, else the default agent.
     fn agent_for(&self, server_name: &str) -> Option<usize>;
+
+    /// Where what comes for the server name goes. Agents and routes share one space of
+    /// names; a directory that knows no routes leads to agents only.
+    fn target_for(&self, server_name: &str) -> Option<Target> {
+        self.agent_for(server_name).map(Target::Agent)
+    }
+}
+
+/// What is behind a server name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// An agent, by index.
+    Agent(usize),
+    /// A route to an upstream, by index: this relay is a transit for it.
+    Route(usize),
+}
+
+/// An exchange of a peer that passes through this relay.
+#[derive(Debug, Clone)]
+pub struct Transit {
+    /// The association that the peer asked on.
+    pub association: AssociationId,
+    /// Index of the route, resolved from the server name by [`AgentDirectory`].
+    pub route: usize,
+    /// What the upstream association states: what the peer's did, one hop further on (ruling R13).
+    pub parameters: ServiceParameters,
+    /// The method's answer is a stream, which has no deadline.
+    pub streamed: bool,
+    /// [`CallRequest::Transit`].
+    pub request: CallRequest,
 }
 
 /// Input of the mapper.
@@ -438,7 +574,22 @@ pub enum Output {
         /// What to do.
         dispatch: Dispatch,
     },
-    /// Drop the HTTP exchange with the agent: nobody waits for it.
+    /// Pass an exchange on to an upstream, as a call. Its owner gives the call's events
+    /// back as [`AgentEvent::Upstream`], and [`Output::Cancel`] ends the call.
+    Transit {
+        /// Names it.
+        exchange: ExchangeId,
+        /// What to do.
+        transit: Box<Transit>,
+    },
+    /// News for the owner of a [`CallRequest::Transit`] that an ingress is not told.
+    Upstream {
+        /// Which call.
+        call: CallId,
+        /// What happened.
+        event: UpstreamEvent,
+    },
+    /// Drop the HTTP exchange with the agent, or the call of a transit: nobody waits for it.
     Cancel {
         /// Which.
         exchange: ExchangeId,

@@ -101,6 +101,9 @@ reasons! {
         /// No agent for the server name.
         #[error("no agent for the server name")]
         NoAgent => "no_agent",
+        /// The exchange has passed as many transit relays as it may.
+        #[error("the exchange has passed too many relays")]
+        TooManyHops => "too_many_hops",
     }
 }
 
@@ -126,7 +129,8 @@ impl Refusal {
             | Self::ExchangesFull
             | Self::OctetsFull
             | Self::TooLarge
-            | Self::NoAgent => TransportCode::NOT_DELIVERED,
+            | Self::NoAgent
+            | Self::TooManyHops => TransportCode::NOT_DELIVERED,
         }
     }
 }
@@ -220,6 +224,8 @@ reasons! {
         Unkept => "unkept",
         /// The end of a stream that we produce was forgotten early, for room.
         Evicted => "evicted",
+        /// A stream in transit ended because too much of it waited to be passed on.
+        Lagged => "lagged",
     }
 }
 
@@ -331,6 +337,8 @@ pub struct MapperStats {
     pub kept: Gauge,
     /// Octets kept for consumers that resume.
     pub replay_octets: Gauge,
+    /// Exchanges of peers that are outstanding with an upstream.
+    pub transits: Gauge,
 }
 
 #[cfg(test)]

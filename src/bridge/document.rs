@@ -188,6 +188,8 @@ pub struct VerifiedDocument<'a> {
     pub content_type: &'a str,
     /// Document identifier.
     pub doc_id: &'a [u8],
+    /// Algorithm of the digest.
+    pub digest_algorithm: DigestAlgorithm,
 }
 
 /// Judges a reply that is a whole set in one part (§5, §7.3, §7.5).
@@ -208,6 +210,7 @@ pub fn verify_single_part<'a>(
         document: payload.foreign,
         content_type: binding.content_type,
         doc_id: binding.doc_id,
+        digest_algorithm: binding.digest_algorithm,
     })
 }
 

@@ -68,6 +68,8 @@ pub struct Assembled {
     pub content_type: String,
     /// Document identifier.
     pub doc_id: Box<[u8]>,
+    /// Algorithm of the digest.
+    pub digest_algorithm: DigestAlgorithm,
     /// Proofs by index, with what made them.
     pub proofs: Vec<(ProofAlgorithm, Vec<u8>)>,
 }
@@ -143,6 +145,7 @@ impl DocumentSet {
             document,
             content_type: self.content_type,
             doc_id: stated.doc_id,
+            digest_algorithm: stated.digest_algorithm,
             proofs: proofs
                 .map(|(algorithm, collected)| (algorithm, collected.octets))
                 .collect(),

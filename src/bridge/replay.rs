@@ -26,11 +26,16 @@ impl Held {
     }
 }
 
-/// The events of a stream above some id, without a gap.
+/// The events of a stream above some id, none missing. Their ids rise, and need not
+/// follow each other where another producer assigned them.
 #[derive(Debug, Default)]
 pub struct ReplayBuffer {
     events: VecDeque<Held>,
     octets: usize,
+    /// Where in `events` the unsent ones begin.
+    unsent_at: usize,
+    /// How many events were never sent, and their octets.
+    fresh: (usize, usize),
     /// Every event above this one is held.
     held_after: u64,
     /// Last one sent on the association that the stream is on now.
@@ -72,27 +77,35 @@ impl ReplayBuffer {
         self.terminal
     }
 
-    /// Takes the next event in; ids follow each other. DATA goes on, anything else ends the stream.
+    /// Takes the next event in; ids rise. DATA goes on, anything else ends the stream.
     pub fn push(&mut self, held: Held) {
-        debug_assert_eq!(held.event_id, self.held_after + self.len() as u64 + 1);
+        let last = self.events.back().map_or(self.held_after, |h| h.event_id);
+        debug_assert!(held.event_id > last, "event_ids rise");
         if held.kind != MessageKind::StreamData {
             self.terminal = Some(held.event_id);
         }
         self.octets += held.octets();
+        self.fresh.0 += 1;
+        self.fresh.1 += held.octets();
         self.events.push_back(held);
     }
 
     /// The first event that is still to be sent.
     pub fn next_unsent(&self) -> Option<&Held> {
-        let at = usize::try_from(self.sent.checked_sub(self.held_after)?).ok()?;
-        self.events.get(at)
+        self.events.get(self.unsent_at)
     }
 
     /// Records that the first unsent event was sent.
     pub fn mark_sent(&mut self) {
-        if let Some(event_id) = self.next_unsent().map(|held| held.event_id) {
-            self.sent = event_id;
-            self.reached = self.reached.max(event_id);
+        let Some((event_id, octets)) = self.next_unsent().map(|h| (h.event_id, h.octets())) else {
+            return;
+        };
+        self.sent = event_id;
+        self.unsent_at += 1;
+        if event_id > self.reached {
+            self.reached = event_id;
+            self.fresh.0 -= 1;
+            self.fresh.1 -= octets;
         }
     }
 
@@ -105,6 +118,7 @@ impl ReplayBuffer {
     /// The terminal frame stays, for a consumer that asks for the end once more.
     pub fn rewind(&mut self, cursor: u64) -> usize {
         self.sent = cursor;
+        self.unsent_at = self.events.partition_point(|held| held.event_id <= cursor);
         let keep = self.terminal.unwrap_or(u64::MAX);
         self.drop_while(|held| held.event_id <= cursor && held.event_id < keep)
     }
@@ -125,11 +139,15 @@ impl ReplayBuffer {
 
     /// Events that are still to be sent, and an upper bound of their octets.
     pub fn unsent(&self) -> (usize, usize) {
-        let sent = usize::try_from(self.sent - self.held_after).unwrap_or(usize::MAX);
-        match self.events.len().saturating_sub(sent) {
+        match self.events.len() - self.unsent_at {
             0 => (0, 0),
             events => (events, self.octets),
         }
+    }
+
+    /// Events that were never sent, and their octets.
+    pub fn never_sent(&self) -> (usize, usize) {
+        self.fresh
     }
 
     fn drop_while(&mut self, mut goes: impl FnMut(&Held) -> bool) -> usize {
@@ -138,6 +156,7 @@ impl ReplayBuffer {
             self.held_after = held.event_id;
             self.octets -= held.octets();
             self.events.pop_front();
+            self.unsent_at = self.unsent_at.saturating_sub(1);
         }
         before - self.octets
     }
@@ -196,6 +215,41 @@ mod tests {
         assert_eq!((buffer.len(), buffer.holds_after(1)), (4, false));
         assert_eq!(buffer.unsent().0, 4);
         assert_eq!(send_all(&mut buffer), [3, 4, 5, 6]);
+    }
+
+    /// Ids of a stream that passes through may have gaps; every cursor is between two events.
+    #[test]
+    fn ids_may_have_gaps() {
+        for cursor in 0..=5 {
+            let mut buffer = ReplayBuffer::default();
+            for event_id in [2, 5, 6, 11] {
+                buffer.push(Held {
+                    event_id,
+                    kind: MessageKind::StreamData,
+                    object: Bytes::from_static(b"12345678"),
+                });
+            }
+            let each = 8 + HELD_EVENT_OCTETS;
+            assert_eq!(buffer.never_sent(), (4, 4 * each));
+            buffer.mark_sent();
+            buffer.mark_sent();
+            assert_eq!(buffer.never_sent(), (2, 2 * each));
+            assert_eq!((buffer.reached(), buffer.unsent().0), (5, 2));
+            buffer.rewind(cursor);
+            let want: Vec<u64> = [2, 5, 6, 11]
+                .into_iter()
+                .filter(|id| *id > cursor)
+                .collect();
+            assert_eq!(send_all(&mut buffer), want);
+            assert_eq!(
+                buffer.trim(1, usize::MAX),
+                want.len().saturating_sub(1) * each
+            );
+            assert_eq!(
+                (buffer.holds_after(6), buffer.holds_after(5)),
+                (true, false)
+            );
+        }
     }
 
     /// Ruling R17: the end can be had again by who has seen it.

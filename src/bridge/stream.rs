@@ -14,6 +14,15 @@ impl Producer {
         self.last
     }
 
+    /// Takes over an id that another producer assigned, of a stream that passes through.
+    pub fn advance_to(&mut self, event_id: u64) -> Result<(), NotMonotonic> {
+        if event_id <= self.last {
+            return Err(NotMonotonic);
+        }
+        self.last = event_id;
+        Ok(())
+    }
+
     /// The last id handed out, 0 before the first: what a cancel_ack names (§7.2).
     pub fn last_event_id(&self) -> u64 {
         self.last
@@ -64,6 +73,18 @@ mod tests {
         assert_eq!(producer.next_event_id(), 1);
         assert_eq!(producer.next_event_id(), 2);
         assert_eq!(producer.last_event_id(), 2);
+    }
+
+    /// NPAMP-CC-STREAM §5.1: ids of a stream that passes through stay, gaps included; what is
+    /// added here goes above them.
+    #[test]
+    fn producer_takes_ids_over() {
+        let mut producer = Producer::default();
+        assert_eq!(producer.advance_to(3), Ok(()));
+        assert_eq!(producer.advance_to(3), Err(NotMonotonic));
+        assert_eq!(producer.advance_to(9), Ok(()));
+        assert_eq!(producer.last_event_id(), 9);
+        assert_eq!(producer.next_event_id(), 10);
     }
 
     /// NPAMP-CC-STREAM §5.1, §9: gaps pass, repeats and steps back do not.

@@ -78,6 +78,7 @@ impl CallPlan {
         Ok(Self {
             route: RouteSettings {
                 path: "/".to_owned(),
+                inbound: None,
                 upstream,
                 server_name,
                 peer,

@@ -346,6 +346,7 @@ mod tests {
                 line("a2a-extensions", "two, three"),
                 line("authorization", "stolen"),
             ],
+            ..ServiceParameters::default()
         };
         let request = agent
             .request(Method::POST, &agent.url, Bytes::new(), &parameters)
@@ -356,6 +357,7 @@ mod tests {
         assert!(!request.headers().contains_key("authorization"));
         let broken = ServiceParameters {
             lines: vec![line("a2a-version", "1\r\nx: y")],
+            ..ServiceParameters::default()
         };
         assert!(
             agent

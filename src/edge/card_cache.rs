@@ -148,6 +148,7 @@ mod tests {
         assert_eq!(cache.fresh(&key(1), start), None, "another route");
         let stated = ServiceParameters {
             lines: vec![("a2a-version".into(), "1.0".into())],
+            ..ServiceParameters::default()
         };
         assert_eq!(cache.fresh(&(0, stated), start), None, "another version");
     }

@@ -35,7 +35,7 @@ pub(super) fn collect(
             }
         }
     }
-    Ok(ServiceParameters { lines })
+    Ok(ServiceParameters { lines, hops: 0 })
 }
 
 fn validated(name: &'static str, value: &HeaderValue) -> Result<String, Failure> {

@@ -2,8 +2,8 @@
 //! configurations, HELLO parameters. Immutable but for the octet gauge.
 
 use super::RelayError;
-use super::settings::{HelloMode, RouteSettings, Settings, TlsVerify};
-use crate::a2a::port::{AgentDirectory, ServiceParameters};
+use super::settings::{HelloMode, INBOUND_REST, RouteSettings, Settings, TlsVerify};
+use crate::a2a::port::{AgentDirectory, ServiceParameters, Target};
 use crate::association::{AssociationConfig, ParamValue};
 use crate::crypto::{Identity, IdentityPublic};
 use crate::edge::files::{self, FileError};
@@ -169,6 +169,10 @@ impl Context {
             "server-name".into(),
             ParamValue::Text(settings.server_name.clone()),
         ));
+        if parameters.hops > 0 {
+            let hops = ParamValue::Uint(u64::from(parameters.hops));
+            config.params.push((super::hello::HOPS.into(), hops));
+        }
         for name in ServiceParameters::NAMES {
             let values: Vec<String> = parameters.values(name).map(str::to_owned).collect();
             if !values.is_empty() {
@@ -196,35 +200,50 @@ impl Context {
     }
 }
 
-/// Agents by server name (ruling R12).
+/// Agents and inbound routes by server name (ruling R12).
 #[derive(Debug, Clone)]
 pub struct Agents {
-    names: Vec<String>,
-    default: Option<usize>,
+    names: Vec<(String, Target)>,
+    default: Option<Target>,
 }
 
 impl Agents {
     /// From the settings.
     pub fn new(settings: &Settings) -> Self {
-        Self {
-            names: settings
-                .agents
-                .iter()
-                .map(|agent| agent.name.to_ascii_lowercase())
-                .collect(),
-            default: settings.agents.iter().position(|agent| agent.default),
+        let agents = settings.agents.iter().enumerate();
+        let agents =
+            agents.map(|(n, agent)| (agent.name.as_str(), agent.default, Target::Agent(n)));
+        let routes = settings.routes.iter().enumerate();
+        let routes = routes.filter_map(|(n, route)| {
+            let name = route.inbound.as_deref()?;
+            Some((name, name == INBOUND_REST, Target::Route(n)))
+        });
+        let (mut names, mut default) = (Vec::new(), None);
+        for (name, takes_rest, target) in agents.chain(routes) {
+            names.push((name.to_ascii_lowercase(), target));
+            if takes_rest {
+                default.get_or_insert(target);
+            }
         }
+        Self { names, default }
     }
 }
 
 impl AgentDirectory for Agents {
     fn agent_for(&self, server_name: &str) -> Option<usize> {
+        match self.target_for(server_name)? {
+            Target::Agent(agent) => Some(agent),
+            Target::Route(_) => None,
+        }
+    }
+
+    fn target_for(&self, server_name: &str) -> Option<Target> {
         let name = server_name.to_ascii_lowercase();
         let label = name.split('.').next().unwrap_or_default();
-        self.names
-            .iter()
-            .position(|agent| *agent == name)
-            .or_else(|| self.names.iter().position(|agent| agent == label))
+        let named = |wanted: &str| self.names.iter().find(|(name, _)| name == wanted);
+        named(&name)
+            .or_else(|| named(label))
+            .map(|(_, target)| *target)
             .or(self.default)
     }
 }
@@ -236,14 +255,21 @@ mod tests {
     /// Ruling R12: the name itself, then its first label, then the default.
     #[test]
     fn the_server_name_selects_the_agent() {
+        let names = ["literature", "math.example", "rest"];
+        let names = names.into_iter().enumerate();
         let agents = Agents {
-            names: vec!["literature".into(), "math.example".into(), "rest".into()],
-            default: Some(2),
+            names: names
+                .map(|(n, name)| (name.to_owned(), Target::Agent(n)))
+                .chain([("far".to_owned(), Target::Route(0))])
+                .collect(),
+            default: Some(Target::Agent(2)),
         };
         assert_eq!(agents.agent_for("literature.relay.example"), Some(0));
         assert_eq!(agents.agent_for("Literature"), Some(0));
         assert_eq!(agents.agent_for("math.example"), Some(1));
         assert_eq!(agents.agent_for("math.other"), Some(2));
+        assert_eq!(agents.target_for("far.example"), Some(Target::Route(0)));
+        assert_eq!(agents.agent_for("far.example"), None);
         assert_eq!(
             Agents {
                 default: None,

@@ -4,6 +4,9 @@ use crate::a2a::port::ServiceParameters;
 use crate::association::{Hello, ParamValue};
 use crate::limits;
 
+/// Text key of the number of transit relays that an association's exchanges have passed.
+pub const HOPS: &str = "hops";
+
 /// The DocumentBinding tag that the peer states.
 pub fn document_binding(hello: &Hello) -> Option<u64> {
     hello.params.iter().find_map(|(key, value)| match value {
@@ -24,7 +27,8 @@ fn text<'a>(hello: &'a Hello, key: &str) -> Option<&'a str> {
     })
 }
 
-/// The service parameters an initiator states in HELLO, bounded (ruling R13).
+/// The service parameters an initiator states in HELLO, bounded (ruling R13), and how many
+/// transit relays it stands for.
 pub fn stated_parameters(hello: &Hello) -> Result<ServiceParameters, &'static str> {
     let mut lines = Vec::new();
     for (key, value) in &hello.params {
@@ -48,5 +52,10 @@ pub fn stated_parameters(hello: &Hello) -> Result<ServiceParameters, &'static st
     if lines.len() > limits::PARAMETER_LINES_MAX || !lines.iter().all(|(_, value)| valid(value)) {
         return Err("the service parameters are too long or no header values");
     }
-    Ok(ServiceParameters { lines })
+    let hops = hello.params.iter().find_map(|(key, value)| match value {
+        ParamValue::Uint(hops) if key == HOPS => Some(u8::try_from(*hops).unwrap_or(u8::MAX)),
+        _ => None,
+    });
+    let hops = hops.unwrap_or(0);
+    Ok(ServiceParameters { lines, hops })
 }

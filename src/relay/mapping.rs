@@ -93,6 +93,8 @@ impl Weight for Output {
             Self::Frame { payload, .. } => payload.len(),
             Self::Call { event, .. } => event.octets(),
             Self::Dispatch { dispatch, .. } => dispatch.action.octets(),
+            Self::Transit { transit, .. } => transit.request.octets(),
+            Self::Upstream { event, .. } => event.octets(),
             Self::Cancel { .. }
             | Self::Finish { .. }
             | Self::Pause { .. }
@@ -218,6 +220,10 @@ impl Mapping {
                     Output::Dispatch { exchange, dispatch } => Output::Dispatch {
                         exchange: ExchangeId(exchange.0 << WORKER_BITS | worker),
                         dispatch,
+                    },
+                    Output::Transit { exchange, transit } => Output::Transit {
+                        exchange: ExchangeId(exchange.0 << WORKER_BITS | worker),
+                        transit,
                     },
                     Output::Cancel { exchange } => Output::Cancel {
                         exchange: ExchangeId(exchange.0 << WORKER_BITS | worker),
@@ -484,7 +490,12 @@ fn hand_out(
             | Output::WantRoom { association, .. }
             | Output::WantAssociation { association }
             | Output::ChannelError { association, .. } => unit_of(association.0),
-            Output::Call { call, .. } => unit_of(call.0),
+            Output::Call { call, .. } | Output::Upstream { call, .. } => unit_of(call.0),
+            Output::Transit { exchange, transit } => {
+                let home = unit_of(transit.association.0);
+                dispatched.insert(*exchange, home);
+                home
+            }
             Output::Dispatch { exchange, dispatch } => {
                 let home = unit_of(dispatch.association.0);
                 dispatched.insert(*exchange, home);

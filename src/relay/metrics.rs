@@ -256,6 +256,13 @@ fn register_mappers(registry: &Registry, mappers: &[Arc<MapperStats>]) -> Regist
         "Octets of streams kept for peers that resume them",
         |mapper| &mapper.replay_octets,
     )?;
+    level(
+        registry,
+        mappers,
+        "transits_open",
+        "Exchanges of peers that are with an upstream",
+        |mapper| &mapper.transits,
+    )?;
     exchanges(
         registry,
         mappers,

@@ -318,6 +318,7 @@ mod tests {
     fn set(version: &str) -> ServiceParameters {
         ServiceParameters {
             lines: vec![("a2a-version".into(), version.into())],
+            ..ServiceParameters::default()
         }
     }
 

@@ -86,9 +86,7 @@ impl Port {
                 pool
             }
         };
-        let n = self.calls.get() + 1;
-        self.calls.set(n);
-        let call = call_id(self.unit, n);
+        let call = self.next_call();
         let gone = Rc::downgrade(self);
         let (events_max, octets_max) = self.relay.stream_buffer;
         let (sink, handle) = call::channel(events_max, octets_max, move || {
@@ -103,6 +101,13 @@ impl Port {
             sink,
         });
         Ok(handle)
+    }
+
+    /// A name for another call.
+    pub(super) fn next_call(&self) -> CallId {
+        let n = self.calls.get() + 1;
+        self.calls.set(n);
+        call_id(self.unit, n)
     }
 
     fn leave(&self, mail: Mail) {

@@ -75,11 +75,17 @@ pub enum TlsVerify {
     Pinned,
 }
 
+/// The name of the inbound route that takes the server names that nothing else does.
+pub const INBOUND_REST: &str = "*";
+
 /// One upstream.
 #[derive(Debug, Clone)]
 pub struct RouteSettings {
-    /// Path prefix, for logs and metrics.
+    /// Path prefix, for logs and metrics; empty for an inbound route.
     pub path: String,
+    /// Server name, or its first label, whose inbound exchanges pass through this relay to
+    /// the upstream; [`INBOUND_REST`] takes the rest. None for a route of an ingress.
+    pub inbound: Option<String>,
     /// `host:port`.
     pub upstream: String,
     /// SNI, and the name the certificate must cover.

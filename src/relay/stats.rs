@@ -17,6 +17,11 @@ reasons! {
         CallsOverBudget => "calls_over_budget",
         /// Exchanges given to the egress.
         Dispatches => "dispatches",
+        /// Exchanges of peers passed on to an upstream.
+        Transits => "transits",
+        /// Answers of upstreams not delivered because the peer's association or the process
+        /// holds as much as it may.
+        TransitsOverBudget => "transits_over_budget",
         /// Frames opened and mapped.
         FramesOpened => "frames_opened",
         /// ERROR frames received.

@@ -14,7 +14,6 @@ use crate::a2a::port::{
 use crate::a2a::streams::MapperId;
 use crate::association::{Code, PROTOCOL_A2A, Peer};
 use crate::edge::EdgeError;
-use crate::edge::call::CallSink;
 use crate::edge::egress::Egress;
 use crate::edge::ingress::Ingress;
 use crate::engine::clock::now;
@@ -35,8 +34,10 @@ use tokio::task::JoinHandle;
 mod calls;
 mod ear;
 mod streams;
+mod transit;
 
 use ear::{Ear, Heard};
+use transit::{Owner, Transits};
 
 /// How long nothing must be under way before a draining unit closes its
 /// associations: a reply may still be with a mapping worker.
@@ -93,7 +94,7 @@ struct Line {
 
 /// A call under way.
 struct Call {
-    sink: CallSink,
+    owner: Owner,
     pool: PoolId,
 }
 
@@ -116,6 +117,8 @@ struct Loop {
     calls: HashMap<CallId, Call>,
     /// Association of each call given to the mapper.
     carried: HashMap<CallId, AssociationId>,
+    /// Exchanges of peers that are calls of ours.
+    transits: Transits,
     dials: HashMap<u64, PoolId>,
     next_dial: u64,
     /// Associations with octets on their way out.
@@ -200,6 +203,7 @@ async fn work(setup: Setup) -> io::Result<()> {
         next_association: 0,
         calls: HashMap::new(),
         carried: HashMap::new(),
+        transits: Transits::default(),
         dials: HashMap::new(),
         next_dial: 0,
         busy: HashSet::new(),
@@ -297,6 +301,7 @@ impl Loop {
             }
         }
         worked |= self.redial();
+        worked |= self.expire_transits();
         worked |= self.mapping.handle_timer();
         worked |= self.work_outputs();
         self.mapping.ring();
@@ -537,7 +542,8 @@ impl Loop {
                     sink,
                 } => {
                     self.stats.count(UnitCount::Calls);
-                    self.calls.insert(call, Call { sink, pool });
+                    let owner = Owner::Edge(sink);
+                    self.calls.insert(call, Call { owner, pool });
                     self.place(call, pool, request);
                 }
                 Mail::Gone { call } => self.gone(call),
@@ -603,6 +609,9 @@ impl Loop {
                 self.egress
                     .dispatch(exchange, dispatch, self.handle.clone());
             }
+            Output::Transit { exchange, transit } => self.pass_through(exchange, *transit),
+            Output::Upstream { call, event } => self.tell_upstream(call, event),
+            Output::Cancel { exchange } if self.cancel_transit(exchange) => {}
             Output::Cancel { exchange } => {
                 self.port.end_exchange(exchange);
                 self.egress.cancel(exchange);
@@ -720,7 +729,8 @@ impl Loop {
         let stalled = self.stalled.then(|| now() + STALL_TIME);
         let mapping = self.mapping.next_timer();
         let redial = self.port.pools.borrow().next_redial();
-        [shard, drain, stalled, mapping, redial]
+        let transit = self.next_transit_look();
+        [shard, drain, stalled, mapping, redial, transit]
             .into_iter()
             .flatten()
             .min()

@@ -77,6 +77,7 @@ impl Bench {
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
                 .collect(),
+            ..ServiceParameters::default()
         };
         let dispatch = Dispatch {
             association: AssociationId(1),

@@ -69,6 +69,7 @@ impl Call {
         match &self.request {
             CallRequest::Request { object } | CallRequest::Notification { object } => object,
             CallRequest::Card => panic!("a card call has no object"),
+            CallRequest::Transit { .. } => panic!("no edge makes such a call"),
         }
     }
 

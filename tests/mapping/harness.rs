@@ -181,6 +181,9 @@ impl End {
                 Output::Dispatch { exchange, dispatch } => {
                     self.dispatches.push((exchange, dispatch));
                 }
+                Output::Transit { .. } | Output::Upstream { .. } => {
+                    panic!("neither end is a transit")
+                }
                 Output::Cancel { exchange } => self.cancels.push(exchange),
                 Output::Finish { exchange } => self.finishes.push(exchange),
                 Output::Pause { exchange, paused } => self.pauses.push((exchange, paused)),

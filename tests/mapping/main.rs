@@ -15,4 +15,5 @@ mod replies;
 mod resumption;
 mod retention;
 mod streams;
+mod transit;
 mod unary;

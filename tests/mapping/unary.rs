@@ -304,6 +304,7 @@ fn stated_parameters_are_sent_exactly() {
         let mut stated = info(Side::Responder);
         stated.parameters = ServiceParameters {
             lines: lines.clone(),
+            ..ServiceParameters::default()
         };
         let config = MapperConfig {
             agents: vec![AgentVersion::V10],

@@ -7,7 +7,9 @@ use super::responder::Want;
 use crate::a2a::config::{AgentVersion, UnknownMethods};
 use crate::a2a::json_rpc;
 use crate::a2a::method::{self, CARD_METHOD, Operation, Version};
-use crate::a2a::port::{AssociationId, AssociationInfo, DispatchAction, ServiceParameters, Side};
+use crate::a2a::port::{
+    AssociationId, AssociationInfo, DispatchAction, Label, ServiceParameters, Side, Target,
+};
 use crate::a2a::stats::Refusal;
 use crate::bridge::correlation::CorrelationId;
 use crate::bridge::envelope::{ContentType, ProtocolId};
@@ -19,12 +21,14 @@ use bytes::Bytes;
 
 /// A request that passed every check.
 pub(super) struct Admitted {
-    pub(super) agent: usize,
+    pub(super) target: Target,
     pub(super) operation: Operation,
     pub(super) action: DispatchAction,
     pub(super) want: Want,
     pub(super) octets: usize,
     pub(super) version: Option<Version>,
+    /// The request's own label.
+    pub(super) label: Option<Label>,
 }
 
 impl Mapper {
@@ -66,12 +70,13 @@ impl Mapper {
                 return Err(Refusal::SafetyPolicy);
             }
             return Ok(Admitted {
-                agent: self.agent_of(id)?,
+                target: self.target_of(id)?,
                 operation: Operation::Card,
                 action: DispatchAction::Card,
                 want: Want::Card { correlation_id },
                 octets: 0,
                 version: None,
+                label: decoded.safety.as_ref().map(Label::of),
             });
         }
         let agreed = association.info.document_binding.is_some();
@@ -84,7 +89,7 @@ impl Mapper {
         let row = method::lookup(&scanned.method);
         let held = decoded.foreign.len() + id_token.len();
         Ok(Admitted {
-            agent: self.agent_of(id)?,
+            target: self.target_of(id)?,
             operation: method::operation(&scanned.method),
             action: DispatchAction::Request {
                 object: octets.slice_ref(decoded.foreign),
@@ -104,6 +109,7 @@ impl Mapper {
             },
             octets: held,
             version: row.map(|row| row.version),
+            label: decoded.safety.as_ref().map(Label::of),
         })
     }
 
@@ -131,7 +137,7 @@ impl Mapper {
         }
         let row = method::lookup(&scanned.method);
         Ok(Admitted {
-            agent: self.agent_of(id)?,
+            target: self.target_of(id)?,
             operation: method::operation(&scanned.method),
             action: DispatchAction::Notification {
                 object: octets.slice_ref(decoded.foreign),
@@ -139,6 +145,7 @@ impl Mapper {
             want: Want::Nothing,
             octets: decoded.foreign.len(),
             version: row.map(|row| row.version),
+            label: decoded.safety.as_ref().map(Label::of),
         })
     }
 
@@ -203,8 +210,8 @@ impl Mapper {
         }
     }
 
-    /// The agent behind the association's server name (ruling R12).
-    pub(super) fn agent_of(&self, id: AssociationId) -> Result<usize, Refusal> {
+    /// The agent, or the route to an upstream, behind the association's server name (ruling R12).
+    pub(super) fn target_of(&self, id: AssociationId) -> Result<Target, Refusal> {
         let association = self
             .associations
             .get(&id)
@@ -212,7 +219,7 @@ impl Mapper {
         if association.info.side == Side::Initiator && !self.config.serve_initiated {
             return Err(Refusal::NoAgent);
         }
-        association.agent.ok_or(Refusal::NoAgent)
+        association.target.ok_or(Refusal::NoAgent)
     }
 }
 
@@ -236,5 +243,5 @@ pub(super) fn parameters(
         // An empty version means 0.3.
         Some(Version::V03) | None => Vec::new(),
     };
-    ServiceParameters { lines }
+    ServiceParameters { lines, hops: 0 }
 }

@@ -9,7 +9,9 @@
 use super::requester::Fault;
 use super::{Mapper, a2a_payload, transport_error};
 use crate::a2a::json_rpc::{self, Id};
-use crate::a2a::port::{AssociationId, CallEvent, CallId, DetachedProof, Output};
+use crate::a2a::port::{
+    AssociationId, CallEvent, CallId, CarriedDocument, DetachedProof, Label, Output, UpstreamEvent,
+};
 use crate::a2a::stats::{Outcome, ReplyFault};
 use crate::bridge::document::{self, DocumentError};
 use crate::bridge::document_binding::{Part, ProofAlgorithm};
@@ -20,13 +22,6 @@ use crate::bridge::transport_error::{TransportCode, TransportErrorBody};
 use crate::wire::ChannelId;
 use bytes::Bytes;
 use std::time::Instant;
-
-/// A set that may be shown.
-struct Set {
-    document: Bytes,
-    content_type: String,
-    proofs: Vec<DetachedProof>,
-}
 
 impl Mapper {
     /// A reply to an outstanding call that asked for a document.
@@ -58,7 +53,7 @@ impl Mapper {
         id: AssociationId,
         octets: &Bytes,
         decoded: &Payload<'_>,
-    ) -> Result<Option<Set>, DocumentError> {
+    ) -> Result<Option<CarriedDocument>, DocumentError> {
         let correlation_id = decoded.envelope.correlation_id;
         let is_first = self
             .associations
@@ -73,9 +68,12 @@ impl Mapper {
                 .is_none_or(|binding| binding.part == Part::Document && binding.proof_count == 0);
         if is_alone {
             let set = document::verify_single_part(decoded)?;
-            return Ok(Some(Set {
+            return Ok(Some(CarriedDocument {
                 document: octets.slice_ref(set.document),
+                doc_id: set.doc_id.into(),
                 content_type: set.content_type.to_owned(),
+                digest_algorithm: set.digest_algorithm,
+                label: decoded.safety.as_ref().map(Label::of),
                 proofs: Vec::new(),
             }));
         }
@@ -90,6 +88,13 @@ impl Mapper {
             return Ok(None);
         };
         call.octets += decoded.foreign.len();
+        let is_document = decoded
+            .document_binding
+            .as_ref()
+            .is_some_and(|binding| binding.part == Part::Document);
+        if let Some(label) = decoded.safety.as_ref().filter(|_| is_document) {
+            call.document_label = Some(Label::of(label));
+        }
         let set = call.set.get_or_insert_default();
         if set.take(decoded)? == Progress::More {
             if is_first {
@@ -99,9 +104,12 @@ impl Mapper {
             return Ok(None);
         }
         let assembled = call.set.take().unwrap_or_default().finish()?;
-        Ok(Some(Set {
+        Ok(Some(CarriedDocument {
             document: assembled.document.into(),
+            doc_id: assembled.doc_id,
             content_type: assembled.content_type,
+            digest_algorithm: assembled.digest_algorithm,
+            label: call.document_label.take(),
             proofs: assembled
                 .proofs
                 .into_iter()
@@ -113,21 +121,31 @@ impl Mapper {
         }))
     }
 
-    /// Hands a set on: as a document, or as the Response that its Request awaits (ruling R25).
+    /// Hands a set on: as a document, or as the Response that its Request awaits (ruling
+    /// R25); as it came where it goes on to a peer.
     fn present(
         &mut self,
         id: AssociationId,
         kind: MessageKind,
         correlation_id: &[u8],
-        set: Set,
+        set: CarriedDocument,
         now: Instant,
     ) {
+        let transit = self.is_transit(id, correlation_id);
         let id_token = self
             .associations
             .get(&id)
             .and_then(|association| association.requester.get(correlation_id))
             .and_then(|entry| entry.value.id.clone());
-        let proofs = set.proofs.clone();
+        self.report_unsupported(id, correlation_id, &set.proofs);
+        if transit {
+            let call = self.end_call(id, correlation_id, Outcome::Document, false, false, now);
+            if let Some(call) = call {
+                let event = UpstreamEvent::Document(Box::new(set));
+                self.outputs.push_back(Output::Upstream { call, event });
+            }
+            return;
+        }
         let event = if let Some(token) = id_token {
             let Some(response) = json_rpc::success(Id::from_token(&token), &set.document) else {
                 let fault = ReplyFault::NotJsonRpc.into();
@@ -142,11 +160,18 @@ impl Mapper {
                 proofs: set.proofs,
             }
         };
-        self.report_unsupported(id, correlation_id, &proofs);
         let call = self.end_call(id, correlation_id, Outcome::Document, false, false, now);
         if let Some(call) = call {
             self.outputs.push_back(Output::Call { call, event });
         }
+    }
+
+    /// Whether the call passes a peer's request on.
+    fn is_transit(&self, id: AssociationId, correlation_id: &[u8]) -> bool {
+        self.associations
+            .get(&id)
+            .and_then(|association| association.requester.get(correlation_id))
+            .is_some_and(|entry| entry.value.labelling.is_transit())
     }
 
     /// Proofs of an algorithm that is unknown here are carried, and reported (NPAMP-CC-DOC §6.4).

@@ -9,17 +9,19 @@
 
 mod admission;
 mod documents;
+mod labelling;
 mod parked;
 mod requester;
 mod responder;
 mod retained;
+mod transit;
 
 use crate::a2a::budget::OctetBudget;
 use crate::a2a::config::MapperConfig;
 use crate::a2a::method::Operation;
 use crate::a2a::port::{
     AgentDirectory, AssociationId, AssociationInfo, CallEvent, CallId, DownReason, ExchangeId,
-    Input, Output, StreamMessage, TransportError,
+    Input, Output, StreamMessage, Target, TransportError,
 };
 use crate::a2a::stats::{Dropped, Elapsed, ExchangeStats, MapperStats, Outcome};
 use crate::a2a::streams::{MapperId, StreamRegistry};
@@ -68,8 +70,8 @@ pub struct Mapper {
 struct Association {
     info: AssociationInfo,
     allow: EffectSet,
-    /// The agent behind its server name.
-    agent: Option<usize>,
+    /// What is behind its server name.
+    target: Option<Target>,
     /// Our requests, all on the Bridge channel.
     requester: RequesterTable<Call>,
     /// The peer's requests. A correlation_id on two channels is two exchanges (NPAMP-CC-DOC §3).
@@ -223,13 +225,13 @@ impl Mapper {
             .iter()
             .find(|(peer, _)| **peer == *info.peer)
             .map_or(self.config.allow, |(_, allow)| *allow);
-        let agent = self.directory.agent_for(&info.server_name);
+        let target = self.directory.target_for(&info.server_name);
         self.associations.insert(
             id,
             Association {
                 info,
                 allow,
-                agent,
+                target,
                 requester: RequesterTable::default(),
                 bridge: ResponderTable::default(),
                 discovery: ResponderTable::default(),

@@ -2,7 +2,7 @@
 //! another one and are asked for again from the last event that the caller got.
 //! Serves NPAMP-CC-STREAM §6.2 and rulings R17, R18.
 
-use super::requester::{Call, labelled};
+use super::requester::Call;
 use super::{Mapper, a2a_payload, ended, transport_error};
 use crate::a2a::port::{AssociationId, CallId, DownReason, Output, Side};
 use crate::a2a::stats::{Outcome, Refusal, Resumption};
@@ -154,6 +154,7 @@ impl Mapper {
         }
         call.octets = octets;
         let (name, method, object) = (call.name, call.method.clone(), call.object.clone());
+        let labelling = call.labelling.clone();
         if let Some(association) = self.associations.get_mut(&id) {
             let reopened = association
                 .requester
@@ -164,12 +165,13 @@ impl Mapper {
             }
         }
         self.calls.insert(name, (id, correlation_id.clone()));
-        let mut payload = labelled(a2a_payload(
+        let mut payload = a2a_payload(
             MessageKind::Request,
             correlation_id.as_octets(),
             &method,
             &object,
-        ));
+        );
+        payload.safety = labelling.label(&method);
         payload.stream_control = Some(StreamControl::resume(consumed.last_event_id()));
         self.send(id, ChannelId::BRIDGE, &payload, None);
         Ok(())

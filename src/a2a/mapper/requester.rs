@@ -3,11 +3,15 @@
 //! §4–§8, NPAMP-CC-STREAM §5, §7.1, §9, NPAMP-CC-DOC §7.1 and rulings R11, R26.
 //! What comes back as a document set is the affair of `documents`.
 
+use super::labelling::Labelling;
 use super::{Mapper, TIMEOUT_PREFIX, a2a_payload, ended, transport_error};
 use crate::a2a::config::UnknownMethods;
 use crate::a2a::json_rpc::{self, Id, Request};
 use crate::a2a::method::{self, CARD_METHOD, Carriage, Operation};
-use crate::a2a::port::{AssociationId, CallEvent, CallId, CallRequest, Output, TransportError};
+use crate::a2a::port::{
+    AssociationId, CallEvent, CallId, CallRequest, DispatchAction, Label, Output, TransportError,
+    UpstreamEvent,
+};
 use crate::a2a::stats::{Dropped, MapperStats, Outcome, Refusal, ReplyFault, Resumption};
 use crate::bridge::correlation::CorrelationId;
 use crate::bridge::document_set::DocumentSet;
@@ -15,7 +19,6 @@ use crate::bridge::envelope::{ContentType, MessageKind, ProtocolId};
 use crate::bridge::error::BridgeError;
 use crate::bridge::payload::Payload;
 use crate::bridge::requester::{Abandoned, Outstanding};
-use crate::bridge::safety::{Effect, SafetyLabel};
 use crate::bridge::stream_control::{Control, StreamControl};
 use crate::bridge::transport_error::{TransportCode, TransportErrorBody};
 use crate::crypto::Random;
@@ -38,6 +41,8 @@ pub(super) struct Call {
     pub(super) document: bool,
     /// The set, from the first of several parts on.
     pub(super) set: Option<Box<DocumentSet>>,
+    /// Label of the set's document part.
+    pub(super) document_label: Option<Label>,
     /// Octets held for it.
     pub(super) octets: usize,
     /// What a resume request repeats of the request: its method, and its object
@@ -46,6 +51,8 @@ pub(super) struct Call {
     pub(super) object: Bytes,
     /// The last stream frame said that the stream can be resumed.
     pub(super) resumable: bool,
+    /// Where its label comes from.
+    pub(super) labelling: Labelling,
 }
 
 /// What a good reply means to the caller.
@@ -54,6 +61,8 @@ enum Verdict {
     Event(u64, Bytes),
     /// The last event, with how the exchange is counted.
     Last(CallEvent, Outcome),
+    /// A transport error in mid-stream, with its event_id.
+    Failed(u64, TransportError),
 }
 
 /// Why a reply failed its exchange.
@@ -80,14 +89,24 @@ impl Mapper {
         now: Instant,
         random: &mut dyn Random,
     ) {
-        let result = match request {
+        let (action, labelling) = match request {
             CallRequest::Request { object } => {
-                self.call_request(association, call, &object, now, random)
+                (DispatchAction::Request { object }, Labelling::Table)
             }
             CallRequest::Notification { object } => {
-                self.call_notification(association, call, &object)
+                (DispatchAction::Notification { object }, Labelling::Table)
             }
-            CallRequest::Card => self.call_card(association, call, now, random),
+            CallRequest::Card => (DispatchAction::Card, Labelling::Table),
+            CallRequest::Transit { action, label } => (action, Labelling::AsReceived(label)),
+        };
+        let result = match action {
+            DispatchAction::Request { object } => {
+                self.call_request(association, call, &object, labelling, now, random)
+            }
+            DispatchAction::Notification { object } => {
+                self.call_notification(association, call, &object, &labelling)
+            }
+            DispatchAction::Card => self.call_card(association, call, labelling, now, random),
         };
         if let Err(refusal) = result {
             self.stats.calls_refused.count(refusal);
@@ -103,6 +122,7 @@ impl Mapper {
         association: AssociationId,
         call: CallId,
         object: &Bytes,
+        labelling: Labelling,
         now: Instant,
         random: &mut dyn Random,
     ) -> Result<(), Refusal> {
@@ -114,6 +134,14 @@ impl Mapper {
         // Without agreement on the tag it goes as JSON-RPC (ruling R9).
         let document = carriage == Some(Carriage::Document) && self.agreed(association);
         let octets = object.len() + id.token().len();
+        let mut payload = a2a_payload(
+            MessageKind::Request,
+            correlation_id.as_octets(),
+            &scanned.method,
+            object,
+        );
+        let label = labelling.clone();
+        payload.safety = label.label(&scanned.method);
         self.open(
             association,
             correlation_id.clone(),
@@ -125,24 +153,21 @@ impl Mapper {
                 streamed: carriage == Some(Carriage::Stream),
                 document,
                 set: None,
+                document_label: None,
                 octets,
                 method: row.map_or_else(
                     || Cow::Owned(scanned.method.clone().into_owned()),
                     |row| Cow::Borrowed(row.name),
                 ),
-                object: match row {
-                    Some(row) if row.effect == Effect::READ_ONLY => object.clone(),
-                    _ => Bytes::new(),
+                object: if labelling.is_read_only(&scanned.method) {
+                    object.clone()
+                } else {
+                    Bytes::new()
                 },
                 resumable: false,
+                labelling,
             },
         )?;
-        let payload = labelled(a2a_payload(
-            MessageKind::Request,
-            correlation_id.as_octets(),
-            &scanned.method,
-            object,
-        ));
         self.send(association, ChannelId::BRIDGE, &payload, None);
         Ok(())
     }
@@ -152,17 +177,14 @@ impl Mapper {
         association: AssociationId,
         call: CallId,
         object: &Bytes,
+        labelling: &Labelling,
     ) -> Result<(), Refusal> {
         let scanned = self.outbound(association, object)?;
         if scanned.id.is_some() {
             return Err(Refusal::NotJsonRpc);
         }
-        let payload = labelled(a2a_payload(
-            MessageKind::Notification,
-            &[],
-            &scanned.method,
-            object,
-        ));
+        let mut payload = a2a_payload(MessageKind::Notification, &[], &scanned.method, object);
+        payload.safety = labelling.label(&scanned.method);
         self.send(association, ChannelId::BRIDGE, &payload, None);
         let operation = method::operation(&scanned.method);
         self.stats
@@ -180,6 +202,7 @@ impl Mapper {
         &mut self,
         association: AssociationId,
         call: CallId,
+        labelling: Labelling,
         now: Instant,
         random: &mut dyn Random,
     ) -> Result<(), Refusal> {
@@ -188,6 +211,7 @@ impl Mapper {
             return Err(Refusal::NoDocumentAgreement);
         }
         let correlation_id = derive(random, "");
+        let label = labelling.clone();
         self.open(
             association,
             correlation_id.clone(),
@@ -199,18 +223,21 @@ impl Mapper {
                 streamed: false,
                 document: true,
                 set: None,
+                document_label: None,
                 octets: 0,
                 method: Cow::Borrowed(CARD_METHOD),
                 object: Bytes::new(),
                 resumable: false,
+                labelling,
             },
         )?;
-        let payload = a2a_payload(
+        let mut payload = a2a_payload(
             MessageKind::Request,
             correlation_id.as_octets(),
             CARD_METHOD,
             &[],
         );
+        payload.safety = label.label(CARD_METHOD).filter(|_| label.is_transit());
         self.send(association, ChannelId::BRIDGE, &payload, None);
         Ok(())
     }
@@ -436,6 +463,12 @@ impl Mapper {
                 self.end_call(id, correlation_id, outcome, false, false, now);
                 self.outputs.push_back(Output::Call { call, event });
             }
+            Ok(Verdict::Failed(event_id, error)) => {
+                let outcome = Outcome::TransportError;
+                self.end_call(id, correlation_id, outcome, false, false, now);
+                let event = UpstreamEvent::StreamFailed { event_id, error };
+                self.outputs.push_back(Output::Upstream { call, event });
+            }
             Err(fault) => {
                 self.fail(
                     id,
@@ -561,13 +594,6 @@ fn derive(random: &mut dyn Random, id_token: &str) -> CorrelationId {
     CorrelationId::derive(octets, id_token.as_bytes())
 }
 
-/// Attaches the SafetyLabel that a mutating or unlisted method must have (NPAMP-MAP-A2A §5).
-pub(super) fn labelled(mut payload: Payload<'_>) -> Payload<'_> {
-    let effect = method::label_effect(payload.envelope.method);
-    payload.safety = effect.is_mutating().then(|| SafetyLabel::new(effect));
-    payload
-}
-
 /// Judges a reply to an outstanding call. The event_id of a plain event is left to the table.
 fn judge(
     entry: &Outstanding<Call>,
@@ -594,13 +620,19 @@ fn judge(
         },
         MessageKind::Error => {
             if let Some(body) = TransportErrorBody::decode(decoded.foreign) {
-                let event = CallEvent::TransportError(TransportError {
+                let error = TransportError {
                     code: body.code.0,
                     message: body.message.to_owned(),
                     timed_out: body.code == TransportCode::NOT_DELIVERED
                         && body.message.starts_with(TIMEOUT_PREFIX),
+                };
+                return Ok(match decoded.stream_control {
+                    // An id that does not rise is no reason to lose the error.
+                    Some(control) if entry.value.labelling.is_transit() => {
+                        Verdict::Failed(control.event_id, error)
+                    }
+                    _ => Verdict::Last(CallEvent::TransportError(error), Outcome::TransportError),
                 });
-                return Ok(Verdict::Last(event, Outcome::TransportError));
             }
             let object = object(
                 decoded,

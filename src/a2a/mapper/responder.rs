@@ -6,9 +6,10 @@
 use super::admission::{Admitted, parameters};
 use super::{Mapper, TIMEOUT_PREFIX, a2a_payload, ended};
 use crate::a2a::card;
+use crate::a2a::config::AgentVersion;
 use crate::a2a::json_rpc::{self, Id, Outcome as JsonOutcome};
 use crate::a2a::method::Operation;
-use crate::a2a::port::{AgentEvent, AssociationId, Dispatch, ExchangeId, Output};
+use crate::a2a::port::{AgentEvent, AssociationId, Dispatch, ExchangeId, Output, Target};
 use crate::a2a::stats::{Dropped, Outcome, Refusal};
 use crate::a2a::streams::StreamHome;
 use crate::bridge::correlation::CorrelationId;
@@ -45,6 +46,8 @@ pub(super) struct Exchange {
     pub(super) association: Option<AssociationId>,
     pub(super) channel: ChannelId,
     pub(super) want: Want,
+    /// It is with an upstream, not with an agent.
+    pub(super) transit: bool,
     /// Present once the agent's answer is a stream.
     pub(super) producer: Option<Producer>,
 }
@@ -191,7 +194,15 @@ impl Mapper {
         if !self.hold(id, admitted.octets) {
             return Err(Refusal::OctetsFull);
         }
-        let name = ExchangeId(self.next_exchange);
+        let (name, octets) = (ExchangeId(self.next_exchange), admitted.octets);
+        let transit = matches!(admitted.target, Target::Route(_));
+        let output = match self.outward(id, name, &admitted) {
+            Ok(output) => output,
+            Err(refusal) => {
+                self.release(id, octets);
+                return Err(refusal);
+            }
+        };
         self.next_exchange += 1;
         let association = self
             .associations
@@ -208,18 +219,9 @@ impl Mapper {
                 association.notifications.insert(name);
             }
         }
-        let agent_version = self
-            .config
-            .agents
-            .get(admitted.agent)
-            .copied()
-            .unwrap_or_default();
-        let dispatch = Dispatch {
-            association: id,
-            agent: admitted.agent,
-            action: admitted.action,
-            parameters: parameters(&association.info, agent_version, admitted.version),
-        };
+        if transit {
+            self.stats.transits.add(1);
+        }
         self.stats.responder.outstanding.add(1);
         self.exchanges.insert(
             name,
@@ -230,14 +232,43 @@ impl Mapper {
                 association: Some(id),
                 channel,
                 want: admitted.want,
+                transit,
                 producer: None,
             },
         );
-        self.outputs.push_back(Output::Dispatch {
-            exchange: name,
-            dispatch,
-        });
+        self.outputs.push_back(output);
         Ok(())
+    }
+
+    /// What takes an exchange further: to the agent, or to the upstream.
+    fn outward(
+        &self,
+        id: AssociationId,
+        exchange: ExchangeId,
+        admitted: &Admitted,
+    ) -> Result<Output, Refusal> {
+        let info = &self
+            .associations
+            .get(&id)
+            .ok_or(Refusal::AssociationUnknown)?
+            .info;
+        match admitted.target {
+            Target::Agent(agent) => {
+                let version = self.config.agents.get(agent).copied().unwrap_or_default();
+                let dispatch = Dispatch {
+                    association: id,
+                    agent,
+                    action: admitted.action.clone(),
+                    parameters: parameters(info, version, admitted.version),
+                };
+                Ok(Output::Dispatch { exchange, dispatch })
+            }
+            Target::Route(route) => {
+                let parameters = parameters(info, AgentVersion::Auto, admitted.version);
+                let transit = self.transit(id, route, parameters, admitted)?;
+                Ok(Output::Transit { exchange, transit })
+            }
+        }
     }
 
     /// A consumer's cancel: stop, acknowledge once, say nothing of failure (NPAMP-CC-STREAM §7.2, §7.3).
@@ -288,6 +319,7 @@ impl Mapper {
         };
         let streaming = exchange.producer.is_some();
         match (&exchange.want, event) {
+            (_, AgentEvent::Upstream(event)) => self.upstream(name, event, now),
             (Want::Nothing, AgentEvent::Failed { .. }) => {
                 self.end_exchange(name, Outcome::TransportError, now);
             }
@@ -393,7 +425,7 @@ impl Mapper {
     }
 
     /// The body of an extended card: its `result` is the document (ruling R25), a foreign error stays one.
-    fn answer_extended_card(
+    pub(super) fn answer_extended_card(
         &mut self,
         name: ExchangeId,
         status: u16,
@@ -513,7 +545,7 @@ impl Mapper {
     }
 
     /// Sends the last frame of an exchange that is no stream.
-    fn answer(
+    pub(super) fn answer(
         &mut self,
         name: ExchangeId,
         kind: MessageKind,
@@ -529,7 +561,13 @@ impl Mapper {
     }
 
     /// Ends an exchange with NotDelivered, in mid-stream with an event_id (ruling R27).
-    fn not_delivered(&mut self, name: ExchangeId, message: &str, cancels: bool, now: Instant) {
+    pub(super) fn not_delivered(
+        &mut self,
+        name: ExchangeId,
+        message: &str,
+        cancels: bool,
+        now: Instant,
+    ) {
         let streams = self
             .exchanges
             .get(&name)
@@ -550,7 +588,7 @@ impl Mapper {
     }
 
     /// Ends an exchange that is no stream with a transport error.
-    fn answer_transport_error(
+    pub(super) fn answer_transport_error(
         &mut self,
         name: ExchangeId,
         body: &TransportErrorBody<'_>,
@@ -609,6 +647,9 @@ impl Mapper {
         let exchange = self.exchanges.remove(&name)?;
         if let Some(id) = exchange.association {
             self.release(id, exchange.octets);
+        }
+        if exchange.transit {
+            self.stats.transits.sub(1);
         }
         ended(
             &self.stats.responder,

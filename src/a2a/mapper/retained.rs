@@ -12,6 +12,7 @@ mod resumed;
 
 use super::responder::{Slot, Want};
 use super::{Mapper, a2a_payload};
+use crate::a2a::config::StreamConfig;
 use crate::a2a::port::{AssociationId, AssociationInfo, ExchangeId, Output, Place, StreamMessage};
 use crate::a2a::stats::{Outcome, Resumption};
 use crate::a2a::streams::{MapperId, StreamHome, StreamKey, StreamRegistry};
@@ -19,6 +20,7 @@ use crate::bridge::correlation::CorrelationId;
 use crate::bridge::envelope::MessageKind;
 use crate::bridge::replay::{Held, ReplayBuffer};
 use crate::bridge::safety::Effect;
+use crate::bridge::stream::NotMonotonic;
 use crate::bridge::stream_control::StreamControl;
 use crate::bridge::transport_error::{TransportCode, TransportErrorBody};
 use crate::limits::{REPLAY_BURST_OCTETS, RETAINED_STREAMS_MAX};
@@ -51,6 +53,11 @@ struct Stream {
     place: Option<Place>,
     /// Frames wait for room rather than leave as the agent sends them.
     pulled: bool,
+    /// It comes from an upstream, which cannot be paused.
+    transit: bool,
+    /// Its frames say that it can be resumed. One that cannot is kept for as long as it
+    /// waits to be sent, and only in transit.
+    resumable: bool,
     queued: bool,
     paused: bool,
     /// When it is let go of; only without a place.
@@ -61,6 +68,23 @@ impl Stream {
     /// Whether its end was sent.
     fn is_over(&self) -> bool {
         self.buffer.terminal().is_some() && self.buffer.next_unsent().is_none()
+    }
+
+    /// The oldest events that were sent go, as far as they need not be kept.
+    fn trim(&mut self, bounds: &StreamConfig) -> usize {
+        if self.resumable {
+            self.buffer.trim(bounds.replay_events, bounds.replay_octets)
+        } else {
+            self.buffer.trim(0, 0)
+        }
+    }
+
+    fn control(&self, event_id: u64) -> StreamControl {
+        if self.resumable {
+            StreamControl::resumable(event_id)
+        } else {
+            StreamControl::data(event_id)
+        }
     }
 }
 
@@ -112,6 +136,12 @@ impl Mapper {
         self.retained.streams.contains_key(&name)
     }
 
+    /// Events of a kept stream that were never sent, and their octets.
+    pub(super) fn never_sent(&self, name: ExchangeId) -> Option<(usize, usize)> {
+        let stream = self.retained.streams.get(&name)?;
+        Some(stream.buffer.never_sent())
+    }
+
     /// Sends the next frame of a stream, now or when it can be; `last` ends the exchange.
     pub(super) fn emit(
         &mut self,
@@ -124,19 +154,60 @@ impl Mapper {
         let Some(exchange) = self.exchanges.get_mut(&name) else {
             return;
         };
-        let event_id = exchange.producer.get_or_insert_default().next_event_id();
-        let way = self.keep(name, event_id, kind, object);
+        let producer = exchange.producer.get_or_insert_default();
+        let first = producer.last_event_id() == 0;
+        let event_id = producer.next_event_id();
+        self.send_as(name, (event_id, first), kind, object, last, now);
+    }
+
+    /// [`Mapper::emit`] of a frame whose event_id is another producer's; not when it does not rise.
+    pub(super) fn emit_as(
+        &mut self,
+        name: ExchangeId,
+        event_id: u64,
+        kind: MessageKind,
+        object: &[u8],
+        last: Option<Outcome>,
+        now: Instant,
+    ) -> Result<(), NotMonotonic> {
+        let Some(exchange) = self.exchanges.get_mut(&name) else {
+            return Ok(());
+        };
+        let producer = exchange.producer.get_or_insert_default();
+        let first = producer.last_event_id() == 0;
+        producer.advance_to(event_id)?;
+        self.send_as(name, (event_id, first), kind, object, last, now);
+        Ok(())
+    }
+
+    fn send_as(
+        &mut self,
+        name: ExchangeId,
+        (event_id, first): (u64, bool),
+        kind: MessageKind,
+        object: &[u8],
+        last: Option<Outcome>,
+        now: Instant,
+    ) {
+        // A stream whose only frame is its end has nothing that a consumer could come back for.
+        let begins = first && kind == MessageKind::StreamData;
+        let way = self.keep(name, event_id, begins, kind, object);
         let control = match way {
             Way::Unkept => StreamControl::data(event_id),
             Way::Live => StreamControl::resumable(event_id),
             Way::Later => {
                 if let Some(outcome) = last {
                     self.end_exchange(name, outcome, now);
+                } else if self.is_transit_stream(name) && self.break_lagging(name, now) {
+                    return;
                 }
                 self.pull(name);
                 return self.pace(name);
             }
-            Way::Lost => return self.break_stream(name, last.is_none(), now),
+            Way::Lost => {
+                let text = "the relay keeps as much of streams as it may";
+                return self.break_stream(name, last.is_none(), text, now);
+            }
         };
         let destination = match last {
             Some(outcome) => self.end_exchange(name, outcome, now),
@@ -153,9 +224,19 @@ impl Mapper {
         }
     }
 
-    fn keep(&mut self, name: ExchangeId, event_id: u64, kind: MessageKind, object: &[u8]) -> Way {
-        // A stream whose only frame is its end has nothing that a consumer could come back for.
-        let begins = event_id == 1 && kind == MessageKind::StreamData;
+    fn is_transit_stream(&self, name: ExchangeId) -> bool {
+        let stream = self.retained.streams.get(&name);
+        stream.is_some_and(|stream| stream.transit)
+    }
+
+    fn keep(
+        &mut self,
+        name: ExchangeId,
+        event_id: u64,
+        begins: bool,
+        kind: MessageKind,
+        object: &[u8],
+    ) -> Way {
         let kept = self.is_kept(name) || (begins && self.begin(name));
         if !kept {
             return Way::Unkept;
@@ -188,9 +269,7 @@ impl Mapper {
         };
         if stream.place.is_some() {
             // Whatever was sent may be needed while there is no association.
-            let freed = stream
-                .buffer
-                .trim(bounds.replay_events, bounds.replay_octets);
+            let freed = stream.trim(bounds);
             self.free(freed);
         }
         way
@@ -216,7 +295,8 @@ impl Mapper {
         let Some(info) = self.associations.get(&association).map(|found| &found.info) else {
             return false;
         };
-        if !self.config.stream.resumes() || exchange.channel != ChannelId::BRIDGE {
+        let (transit, resumable) = (exchange.transit, self.config.stream.resumes());
+        if (!resumable && !transit) || exchange.channel != ChannelId::BRIDGE {
             return false;
         }
         let key = key_of(info, correlation_id.clone());
@@ -229,14 +309,22 @@ impl Mapper {
                 association,
                 home: self.retained.id,
             }),
-            pulled: false,
+            pulled: transit,
+            transit,
+            resumable,
             queued: false,
             paused: false,
             due: None,
         };
-        self.retained.registry.enter(key, self.home(name));
+        if resumable {
+            self.retained.registry.enter(key, self.home(name));
+        }
         self.retained.streams.insert(name, stream);
         self.stats.kept.add(1);
+        if transit {
+            // Its upstream may end it before its peer has got it.
+            self.uproot(name);
+        }
         true
     }
 
@@ -338,8 +426,12 @@ impl Mapper {
         if let Some(exchange) = self.exchanges.get_mut(&name) {
             exchange.octets = 0;
         }
-        if self.is_kept(name) {
-            self.detach(name, now);
+        if let Some(stream) = self.retained.streams.get(&name) {
+            if stream.resumable {
+                self.detach(name, now);
+            } else {
+                self.abandon(name, Outcome::AssociationLost, now);
+            }
         } else if self.exchanges.contains_key(&name) {
             self.outputs.push_back(Output::Cancel { exchange: name });
             self.end_exchange(name, Outcome::AssociationLost, now);
@@ -447,19 +539,22 @@ impl Mapper {
         };
         stream.buffer.mark_sent();
         stream.queued = stream.buffer.next_unsent().is_some();
-        let freed = stream
-            .buffer
-            .trim(bounds.replay_events, bounds.replay_octets);
+        let freed = stream.trim(bounds);
+        let (control, resumable) = (stream.control(held.event_id), stream.resumable);
         let correlation_id = stream.key.correlation_id.clone();
         self.free(freed);
         let mut payload = a2a_payload(held.kind, correlation_id.as_octets(), "", &held.object);
-        payload.stream_control = Some(StreamControl::resumable(held.event_id));
+        payload.stream_control = Some(control);
         self.send(id, ChannelId::BRIDGE, &payload, None);
         if held.kind == MessageKind::StreamData {
             self.pace(name);
         } else {
             self.settle(place, correlation_id);
-            self.displace(name, now);
+            if resumable {
+                self.displace(name, now);
+            } else {
+                self.forget(name);
+            }
         }
         held.octets()
     }
@@ -472,7 +567,12 @@ impl Mapper {
     /// lets it go on when half of that is gone.
     fn pace(&mut self, name: ExchangeId) {
         let bounds = &self.config.stream;
-        let Some(stream) = self.retained.streams.get_mut(&name) else {
+        let Some(stream) = self
+            .retained
+            .streams
+            .get_mut(&name)
+            .filter(|stream| !stream.transit)
+        else {
             return;
         };
         let (events, octets) = if stream.place.is_some() {
@@ -495,7 +595,13 @@ impl Mapper {
     }
 
     /// Ends a stream that can be neither sent nor kept, visibly.
-    fn break_stream(&mut self, name: ExchangeId, agent_goes_on: bool, now: Instant) {
+    pub(super) fn break_stream(
+        &mut self,
+        name: ExchangeId,
+        agent_goes_on: bool,
+        message: &str,
+        now: Instant,
+    ) {
         if agent_goes_on {
             self.outputs.push_back(Output::Cancel { exchange: name });
         }
@@ -507,7 +613,7 @@ impl Mapper {
         let correlation_id = stream.key.correlation_id;
         let body = TransportErrorBody {
             code: TransportCode::NOT_DELIVERED,
-            message: "the relay keeps as much of streams as it may",
+            message,
         }
         .encode();
         let mut payload = a2a_payload(MessageKind::Error, correlation_id.as_octets(), "", &body);

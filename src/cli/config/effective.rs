@@ -66,7 +66,8 @@ struct Ingress<'s> {
 
 #[derive(Serialize)]
 struct Route<'s> {
-    path: &'s str,
+    path: Option<&'s str>,
+    inbound: Option<&'s str>,
     ingress: Option<SocketAddr>,
     upstream: String,
     server_name: &'s str,
@@ -95,6 +96,8 @@ struct Stream {
     retention_s: f64,
     replay_events: usize,
     replay_bytes: usize,
+    transit_events: usize,
+    transit_bytes: usize,
 }
 
 #[derive(Serialize)]
@@ -203,7 +206,8 @@ pub fn render(settings: &Settings) -> String {
             .iter()
             .enumerate()
             .map(|(index, route)| Route {
-                path: &route.path,
+                path: route.inbound.is_none().then_some(route.path.as_str()),
+                inbound: route.inbound.as_deref(),
                 ingress: only_ingress(settings, index),
                 upstream: format!("npamp://{}", route.upstream),
                 server_name: &route.server_name,
@@ -238,6 +242,8 @@ pub fn render(settings: &Settings) -> String {
             retention_s: seconds(settings.stream.retention),
             replay_events: settings.stream.replay_events,
             replay_bytes: settings.stream.replay_octets,
+            transit_events: settings.stream.transit_events,
+            transit_bytes: settings.stream.transit_octets,
         },
         limits: Limits {
             foreign_message_octets: settings.limits.foreign_message_octets,

@@ -2,9 +2,9 @@
 //! ingress, names and addresses are taken once, and there is something to do.
 
 use super::reader::Problems;
-use super::sections::Draft;
+use super::sections::{Draft, Entrance};
 use crate::edge::settings::RoutePath;
-use crate::relay::settings::{HelloMode, Settings, TlsVerify};
+use crate::relay::settings::{HelloMode, INBOUND_REST, Settings, TlsVerify};
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 
@@ -43,18 +43,41 @@ pub(super) fn connect(draft: &mut Draft, problems: &mut Problems) {
     for at in draft.agent_defaults.iter().skip(1) {
         problems.report(at, "there is another default agent");
     }
+    let mut inbound = false;
+    for entrance in &draft.routes {
+        let Entrance::Inbound(name) = entrance else {
+            continue;
+        };
+        inbound = true;
+        if name.value == INBOUND_REST && !draft.agent_defaults.is_empty() {
+            problems.report(&name.at, "the default agent takes the rest already");
+        }
+        if !names.insert(name.value.as_str()) {
+            problems.report(
+                &name.at,
+                format_args!("there is another agent or inbound route {:?}", name.value),
+            );
+        }
+    }
     if let (Some(at), true) = (
         &draft.workers,
-        draft.settings.ingresses.is_empty() && draft.settings.agents.is_empty(),
+        draft.settings.ingresses.is_empty()
+            && draft.settings.agents.is_empty()
+            && !inbound
+            // What was written may be there and wrong.
+            && problems.is_empty(),
     ) {
         problems.report(
             at,
-            "workers have nothing to map without an ingress or an agent",
+            "workers have nothing to map without an ingress, an agent or an inbound route",
         );
     }
 
     let mut paths: HashMap<(usize, &str), usize> = HashMap::new();
-    for (index, (path, only)) in draft.routes.iter().enumerate() {
+    for (index, entrance) in draft.routes.iter().enumerate() {
+        let Entrance::Path(path, only) = entrance else {
+            continue;
+        };
         let mut served = false;
         for (position, address) in draft.ingress_addresses.iter().enumerate() {
             if only
@@ -120,8 +143,15 @@ pub(super) fn notes(settings: &Settings) -> Vec<String> {
             ));
         }
     }
-    if !settings.listeners.is_empty() && settings.agents.is_empty() {
-        notes.push("no [[agent]]: what arrives at [[listen]] cannot be delivered".to_owned());
+    let inbound = settings.routes.iter().any(|route| route.inbound.is_some());
+    if !settings.listeners.is_empty() && settings.agents.is_empty() && !inbound {
+        notes.push(
+            "no [[agent]] and no inbound [[route]]: what arrives at [[listen]] cannot be delivered"
+                .to_owned(),
+        );
+    }
+    if settings.listeners.is_empty() && inbound {
+        notes.push("no [[listen]]: nothing reaches the inbound routes".to_owned());
     }
     if settings.listeners.is_empty() && !settings.agents.is_empty() {
         notes.push("no [[listen]]: nothing reaches the agents".to_owned());
@@ -148,7 +178,10 @@ pub(super) fn notes(settings: &Settings) -> Vec<String> {
         }
     }
     for route in &settings.routes {
-        let path = &route.path;
+        let path = match &route.inbound {
+            Some(name) => format!("from {name}"),
+            None => route.path.clone(),
+        };
         if route.hello == HelloMode::Optional {
             notes.push(format!(
                 "route {path}: hello = \"optional\" is outside conformance"

@@ -8,8 +8,8 @@ use super::values;
 use crate::edge::settings::{AgentSettings, AgentVersion, CardMode, IngressSettings, TlsFiles};
 use crate::limits;
 use crate::relay::settings::{
-    EngineSettings, HelloMode, LimitSettings, ListenSettings, ObserveSettings, PolicySettings,
-    RouteSettings, Settings, StreamConfig, TlsVerify, UnknownMethods,
+    EngineSettings, HelloMode, INBOUND_REST, LimitSettings, ListenSettings, ObserveSettings,
+    PolicySettings, RouteSettings, Settings, StreamConfig, TlsVerify, UnknownMethods,
 };
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -35,11 +35,19 @@ pub(super) struct Draft {
     pub admin_address: Option<Found<SocketAddr>>,
     pub agent_names: Vec<Found<String>>,
     pub agent_defaults: Vec<At>,
-    /// Path, and the ingress that alone serves it.
-    pub routes: Vec<(Found<String>, Option<Found<SocketAddr>>)>,
+    /// How each route is come by.
+    pub routes: Vec<Entrance>,
     pub workers: Option<At>,
     /// Every `[[ingress]]` that was written could be read.
     pub ingresses_whole: bool,
+}
+
+/// How a route is come by.
+pub(super) enum Entrance {
+    /// By a path, and the ingress that alone serves it.
+    Path(Found<String>, Option<Found<SocketAddr>>),
+    /// By the server name of an inbound association.
+    Inbound(Found<String>),
 }
 
 /// What the tables share while they are read.
@@ -153,8 +161,8 @@ pub(super) fn read(
     let ingresses_whole = ingresses.len() == ingresses_written;
     let (mut routes, mut route_settings) = (Vec::new(), Vec::new());
     for section in root.tables("route", limits::ROUTES_MAX, r.problems) {
-        if let Some((path, only, settings)) = route(section, r) {
-            routes.push((path, only));
+        if let Some((entrance, settings)) = route(section, r) {
+            routes.push(entrance);
             route_settings.push(settings);
         }
     }
@@ -380,14 +388,31 @@ fn ingress(
     Some((address, settings))
 }
 
-fn route(
-    mut section: Section<'_>,
-    r: &mut Reading<'_>,
-) -> Option<(Found<String>, Option<Found<SocketAddr>>, RouteSettings)> {
-    let path = section.required_string("path", r.problems);
-    let path = r.parsed(path, values::route_path);
-    let only = section.string("ingress", r.problems);
-    let only = r.parsed(only, values::address);
+/// Whether a route belongs to the ingresses or to the listeners, which it must say.
+fn entrance(section: &mut Section<'_>, r: &mut Reading<'_>) -> Option<Entrance> {
+    let inbound = section.string("inbound", r.problems);
+    if inbound.is_none() && !section.has("inbound") {
+        let path = section.required_string("path", r.problems);
+        let path = r.parsed(path, values::route_path);
+        let only = section.string("ingress", r.problems);
+        let only = r.parsed(only, values::address);
+        return Some(Entrance::Path(path?, only));
+    }
+    for key in ["path", "ingress"] {
+        if let Some(found) = section.string(key, r.problems) {
+            let text = "an inbound route takes what arrives at [[listen]], not at an ingress";
+            r.problems.report(&found.at, text);
+        }
+    }
+    let name = r.parsed(inbound, |name| match name {
+        INBOUND_REST => Ok(INBOUND_REST.to_owned()),
+        name => values::server_name(name),
+    })?;
+    Some(Entrance::Inbound(name))
+}
+
+fn route(mut section: Section<'_>, r: &mut Reading<'_>) -> Option<(Entrance, RouteSettings)> {
+    let entrance = entrance(&mut section, r);
     let upstream = section.required_string("upstream", r.problems);
     let upstream = r.parsed(upstream, values::upstream);
     let server_name = if section.has("server_name") {
@@ -435,9 +460,14 @@ fn route(
         }
     }
     section.finish(r.problems);
-    let path = path?;
+    let entrance = entrance?;
+    let (path, inbound) = match &entrance {
+        Entrance::Path(path, _) => (path.value.clone(), None),
+        Entrance::Inbound(name) => (String::new(), Some(name.value.clone())),
+    };
     let settings = RouteSettings {
-        path: path.value.clone(),
+        path,
+        inbound,
         upstream: upstream?.value,
         server_name: server_name?,
         peer: peer.map(|peer| peer.value),
@@ -445,7 +475,7 @@ fn route(
         tls_verify: tls_verify.map(|v| v.value).unwrap_or_default(),
         hello: hello.map(|h| h.value).unwrap_or_default(),
     };
-    Some((path, only, settings))
+    Some((entrance, settings))
 }
 
 fn engine(mut section: Section<'_>, r: &mut Reading<'_>) -> (EngineSettings, Option<At>) {
@@ -605,11 +635,23 @@ fn stream_settings(mut section: Section<'_>, r: &mut Reading<'_>) -> StreamConfi
         &(limits::LOWERED_OCTETS_MIN as u64..=limits::REPLAY_OCTETS_MAX as u64),
         r.problems,
     );
+    let transit_events = section.integer(
+        "transit_events",
+        &(1..=limits::TRANSIT_EVENTS_MAX as u64),
+        r.problems,
+    );
+    let transit_octets = section.integer(
+        "transit_bytes",
+        &(limits::LOWERED_OCTETS_MIN as u64..=limits::TRANSIT_OCTETS_MAX as u64),
+        r.problems,
+    );
     section.finish(r.problems);
     StreamConfig {
         retention: retention.map_or(limits::RETENTION_TIME, |t| t.value),
         replay_events: events.map_or(limits::REPLAY_EVENTS_MAX, |n| n.value as usize),
         replay_octets: octets.map_or(limits::REPLAY_OCTETS_MAX, |n| n.value as usize),
+        transit_events: transit_events.map_or(limits::TRANSIT_EVENTS_MAX, |n| n.value as usize),
+        transit_octets: transit_octets.map_or(limits::TRANSIT_OCTETS_MAX, |n| n.value as usize),
     }
 }
 

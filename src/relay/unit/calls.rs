@@ -2,7 +2,8 @@
 //! is up and takes more, waiting until then, ended exactly once.
 
 use super::Loop;
-use crate::a2a::port::{CallEvent, CallId, CallRequest, Input, TransportError};
+use super::transit::Owner;
+use crate::a2a::port::{CallEvent, CallId, CallRequest, Input, TransportError, UpstreamEvent};
 use crate::bridge::transport_error::TransportCode;
 use crate::engine::control::{Command, Dial};
 use crate::limits;
@@ -153,7 +154,12 @@ impl Loop {
         let Some(entry) = self.calls.get(&call) else {
             return;
         };
-        let overflow = entry.sink.push(event).is_err();
+        let overflow = match &entry.owner {
+            Owner::Edge(sink) => sink.push(event).is_err(),
+            &Owner::Exchange(exchange) => {
+                return self.tell_exchange(call, exchange, UpstreamEvent::Call(event));
+            }
+        };
         if last {
             self.forget(call);
         } else if overflow {
@@ -162,7 +168,7 @@ impl Loop {
         }
     }
 
-    fn forget(&mut self, call: CallId) {
+    pub(super) fn forget(&mut self, call: CallId) {
         self.carried.remove(&call);
         if let Some(entry) = self.calls.remove(&call) {
             self.port.pools.borrow_mut().release(entry.pool);

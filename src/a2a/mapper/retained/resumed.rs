@@ -42,7 +42,7 @@ impl Mapper {
         } else {
             self.admit_object(id, decoded)?;
         }
-        self.agent_of(id)?;
+        self.target_of(id)?;
         let correlation_id = CorrelationId::new(decoded.envelope.correlation_id)
             .ok_or(Refusal::EnvelopeMalformed)?;
         let association = self
