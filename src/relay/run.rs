@@ -11,17 +11,20 @@ use crate::a2a::budget::OctetBudget;
 use crate::a2a::mapper::Mapper;
 use crate::a2a::streams::{MapperId, StreamRegistry};
 use crate::crypto::Identity;
+use crate::engine::clock::now;
 use crate::engine::control::{self, Acceptor, ControlLimits, Outcome};
 use crate::engine::cores;
 use crate::engine::wake::Wake;
 use crate::observe::admin::{Admin, Readiness};
 use crate::observe::metrics::Registry;
 use socket2::{Domain, Protocol, Socket, Type};
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 /// Connections that may wait to be accepted.
@@ -46,7 +49,25 @@ pub struct Relay {
     pub context: Arc<Context>,
 }
 
+/// How long an address that is taken is waited for, and how often it is tried.
+const ADDRESS_TIME: Duration = Duration::from_secs(2);
+const ADDRESS_PAUSE: Duration = Duration::from_millis(50);
+
+/// A listener. The kernel closes the listeners of a killed process only when it has
+/// taken its rings down, so that a restart may have to wait for the address.
 fn bind(address: SocketAddr, reuse_port: bool) -> std::io::Result<TcpListener> {
+    let give_up = now() + ADDRESS_TIME;
+    loop {
+        match bind_once(address, reuse_port) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && now() < give_up => {
+                std::thread::sleep(ADDRESS_PAUSE);
+            }
+            bound => return bound,
+        }
+    }
+}
+
+fn bind_once(address: SocketAddr, reuse_port: bool) -> std::io::Result<TcpListener> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM,
@@ -303,5 +324,30 @@ impl Relay {
         }
         drop(self.admin);
         outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever is killed and started again gets its address back; one that another
+    /// process holds is refused all the same.
+    #[test]
+    fn an_address_is_waited_for() {
+        let taken = bind((std::net::Ipv4Addr::LOCALHOST, 0).into(), false).unwrap();
+        let address = taken.local_addr().unwrap();
+        let since = now();
+        assert_eq!(
+            bind(address, false).unwrap_err().kind(),
+            ErrorKind::AddrInUse
+        );
+        assert!(since.elapsed() >= ADDRESS_TIME);
+        let frees = std::thread::spawn(move || {
+            std::thread::sleep(4 * ADDRESS_PAUSE);
+            drop(taken);
+        });
+        bind(address, false).unwrap();
+        frees.join().unwrap();
     }
 }
