@@ -17,11 +17,13 @@ use npamp_relay::a2a::port::{
     UpstreamEvent,
 };
 use npamp_relay::a2a::stats::{Dropped, Outcome, Refusal, Resumption};
+use npamp_relay::a2a::streams::StreamRegistry;
 use npamp_relay::bridge::envelope::MessageKind;
 use npamp_relay::bridge::safety::{Effect, EffectSet, SafetyLabel};
 use npamp_relay::bridge::stream_control::StreamControl;
 use npamp_relay::bridge::transport_error::{TransportCode, TransportErrorBody};
 use npamp_relay::limits::{CORRELATION_RANDOM_OCTETS, HOPS_MAX};
+use std::sync::Arc;
 
 const STREAM: &str = "message/stream";
 
@@ -520,6 +522,65 @@ fn a_stream_that_lags_ends_visibly() {
             chain.agent(other, body(200, &result_json("2", "1")));
             assert!(matches!(chain.ingress.one_event(), CallEvent::Response(_)));
         }
+    }
+}
+
+/// What the process keeps of all streams is bounded too, and it is the stream of which most
+/// waits that ends for the others, its exchange over or not.
+#[test]
+fn the_stream_that_lags_most_makes_room() {
+    for ended in [false, true] {
+        let registry = Arc::new(StreamRegistry::new(10_000));
+        let (inbound, upstream) = (info(Side::Responder), info(Side::Initiator));
+        let config = MapperConfig::default();
+        let mut chain = Chain::of(Middle::keeping(config, inbound, upstream, registry));
+        let (slow, _) = chain.ask(1, &request_json("1", STREAM));
+        let (other, _) = chain.ask(2, &request_json("2", STREAM));
+        for exchange in [slow, other] {
+            chain.agent(exchange, AgentEvent::StreamOpen);
+        }
+        chain.middle.roomy = false;
+        let padding = "x".repeat(2000);
+        for _ in 0..4 {
+            let large = result_json("1", &format!("\"{padding}\""));
+            chain.agent(slow, event(&large));
+        }
+        if ended {
+            chain.agent(slow, AgentEvent::StreamEnd);
+        }
+        for _ in 0..3 {
+            let large = result_json("2", &format!("\"{padding}\""));
+            chain.agent(other, event(&large));
+        }
+        assert_eq!(chain.middle.stats.resumption.get(Resumption::Lagged), 1);
+        assert_eq!(chain.egress.cancels.len(), usize::from(!ended));
+        chain.agent(other, AgentEvent::StreamEnd);
+        for _ in 0..3 {
+            chain.middle.make_room();
+        }
+        chain.pass();
+        let told = |call: u64| {
+            let events = chain.ingress.calls.iter();
+            let events = events.filter(|(name, _)| *name == CallId(call));
+            events.map(|(_, event)| event.clone()).collect::<Vec<_>>()
+        };
+        assert!(matches!(told(1)[..], [CallEvent::TransportError(_)]));
+        assert_eq!(told(2).len(), 4);
+        assert!(matches!(told(2)[3], CallEvent::StreamEnd { .. }));
+        chain.assert_idle();
+        // One that alone is more than all ends by itself.
+        chain.ingress.calls.clear();
+        let (large, _) = chain.ask(3, &request_json("3", STREAM));
+        chain.agent(large, AgentEvent::StreamOpen);
+        for _ in 0..6 {
+            let object = result_json("3", &format!("\"{padding}\""));
+            chain.agent(large, event(&object));
+        }
+        assert!(matches!(
+            chain.ingress.calls.last(),
+            Some((_, CallEvent::TransportError(_)))
+        ));
+        chain.assert_idle();
     }
 }
 

@@ -191,7 +191,7 @@ impl Mapper {
     ) {
         // A stream whose only frame is its end has nothing that a consumer could come back for.
         let begins = first && kind == MessageKind::StreamData;
-        let way = self.keep(name, event_id, begins, kind, object);
+        let way = self.keep(name, (event_id, begins), kind, object, now);
         let control = match way {
             Way::Unkept => StreamControl::data(event_id),
             Way::Live => StreamControl::resumable(event_id),
@@ -232,10 +232,10 @@ impl Mapper {
     fn keep(
         &mut self,
         name: ExchangeId,
-        event_id: u64,
-        begins: bool,
+        (event_id, begins): (u64, bool),
         kind: MessageKind,
         object: &[u8],
+        now: Instant,
     ) -> Way {
         let kept = self.is_kept(name) || (begins && self.begin(name));
         if !kept {
@@ -247,7 +247,7 @@ impl Mapper {
             // A copy: what came from the agent is a slice of something larger.
             object: Bytes::copy_from_slice(object),
         };
-        let reserved = self.reserve(held.octets());
+        let reserved = self.reserve(name, held.octets(), now);
         let bounds = &self.config.stream;
         let Some(stream) = self.retained.streams.get_mut(&name) else {
             return Way::Unkept;
@@ -328,10 +328,11 @@ impl Mapper {
         true
     }
 
-    /// Takes octets of the process's, at the cost of the oldest streams that have ended.
-    fn reserve(&mut self, octets: usize) -> bool {
+    /// Takes octets of the process's, at the cost of the oldest streams that have ended, then
+    /// of the one in transit of which most waits.
+    fn reserve(&mut self, name: ExchangeId, octets: usize, now: Instant) -> bool {
         while !self.retained.registry.octets().take(octets) {
-            if !self.evict() {
+            if !self.evict() && !self.evict_lagging(name, now) {
                 return false;
             }
         }
@@ -357,6 +358,24 @@ impl Mapper {
         };
         self.stats.resumption.count(Resumption::Evicted);
         self.forget(name);
+        true
+    }
+
+    /// Ends the stream in transit of which most waits, unless it is `but` itself.
+    fn evict_lagging(&mut self, but: ExchangeId, now: Instant) -> bool {
+        let streams = self.retained.streams.iter();
+        let most = streams
+            .filter(|(_, stream)| stream.transit)
+            .map(|(name, stream)| (stream.buffer.never_sent().1, *name))
+            .filter(|(octets, _)| *octets > 0)
+            .max();
+        let Some((_, name)) = most.filter(|(_, name)| *name != but) else {
+            return false;
+        };
+        self.stats.resumption.count(Resumption::Lagged);
+        let goes_on = self.exchanges.contains_key(&name);
+        let text = "the relay keeps as much of streams as it may";
+        self.break_stream(name, goes_on, text, now);
         true
     }
 

@@ -9,7 +9,7 @@ use npamp_relay::a2a::port::{
     DownReason, ExchangeId, Input, Output, Side, Target, Transit, TransportError, UpstreamEvent,
 };
 use npamp_relay::a2a::stats::MapperStats;
-use npamp_relay::a2a::streams::MapperId;
+use npamp_relay::a2a::streams::{MapperId, StreamRegistry};
 use npamp_relay::a2a::{Mapper, MapperConfig};
 use npamp_relay::bridge::envelope::MessageKind;
 use npamp_relay::bridge::payload::{self, Payload};
@@ -63,8 +63,19 @@ impl Middle {
     }
 
     pub fn with(config: MapperConfig, inbound: AssociationInfo, upstream: AssociationInfo) -> Self {
+        Self::keeping(config, inbound, upstream, Arc::default())
+    }
+
+    /// One whose streams may hold what the registry says.
+    pub fn keeping(
+        config: MapperConfig,
+        inbound: AssociationInfo,
+        upstream: AssociationInfo,
+        registry: Arc<StreamRegistry>,
+    ) -> Self {
         let budget = Arc::new(OctetBudget::default());
-        let mapper = Mapper::new(config, Box::new(Routes), Arc::clone(&budget));
+        let mapper =
+            Mapper::new(config, Box::new(Routes), Arc::clone(&budget)).among(registry, MapperId(0));
         let mut middle = Self {
             stats: mapper.stats(),
             mapper,
