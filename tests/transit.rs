@@ -12,14 +12,14 @@ mod support;
 use npamp_relay::crypto::{Random, SeededRandom};
 use std::fmt::Write as _;
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use support::agent::{Agent, Conversation, Request};
+use support::chain::{Chain, ChainOptions, listen, route};
 use support::client::{Client, End, events, post_head};
-use support::{Proxy, Relay, certificate, free_port, http, identity, wait_for};
+use support::{Relay, certificate, free_port, http, identity, wait_for};
 
 const STREAMS: usize = 20;
 const EVENTS: usize = 150;
@@ -142,32 +142,9 @@ fn answer(watch: &Watch, request: &Request, conversation: &mut Conversation) -> 
 const NAMES: [&str; 3] = ["talk", "wait", "hurry"];
 
 struct Bench {
-    ingress: Relay,
-    transit: Relay,
-    egress: Relay,
-    /// The link from ingress to transit, and the one from transit to egress.
-    links: [Proxy; 2],
-    port: u16,
-    transit_port: u16,
+    chain: Chain,
     watch: Arc<Watch>,
     _agent: Agent,
-    _dir: tempfile::TempDir,
-}
-
-fn listen(port: u16, own: &Path, dir: &Path, peer: &str) -> String {
-    format!(
-        "[identity]\nkey = '{}'\n[[listen]]\naddress = \"127.0.0.1:{port}\"\ntls_cert = '{}'\ntls_key = '{}'\npeers = [\"{peer}\"]\n",
-        own.display(),
-        dir.join("cert.pem").display(),
-        dir.join("key.pem").display(),
-    )
-}
-
-fn route(from: &str, port: u16, server_name: &str, peer: &str, dir: &Path) -> String {
-    format!(
-        "[[route]]\n{from}\nupstream = \"npamp://127.0.0.1:{port}\"\nserver_name = \"{server_name}.relay.test\"\npeer = \"{peer}\"\ntls_ca = '{}'\n",
-        dir.join("cert.pem").display(),
-    )
 }
 
 impl Bench {
@@ -180,53 +157,22 @@ impl Bench {
         let watching = watch.clone();
         let agent =
             Agent::start(move |request, conversation| answer(&watching, request, conversation));
-        let dir = tempfile::tempdir().expect("temporary directory");
-        certificate(dir.path(), &["*.relay.test"]);
-        let [
-            (first, first_peer),
-            (middle, middle_peer),
-            (last, last_peer),
-        ] = ["ingress", "transit", "egress"].map(|name| identity(dir.path(), name));
-        let [port, transit_port, egress_port] = [(); 3].map(|()| free_port());
-        let links = [Proxy::start(transit_port), Proxy::start(egress_port)];
-        let all = format!(
-            "[policy]\ndocbind = 0x00d0\n[engine]\nworkers = {workers}\n[stream]\n{stream}\n[limits]\n{limits}\n"
-        );
-        let mut ingress = format!(
-            "[identity]\nkey = '{}'\n[[ingress]]\naddress = \"127.0.0.1:{port}\"\n",
-            first.display()
-        );
-        let mut transit = listen(transit_port, &middle, dir.path(), &first_peer);
-        let mut egress = listen(egress_port, &last, dir.path(), &middle_peer);
-        for name in NAMES {
-            let path = format!("path = \"/agents/{name}\"");
-            let far = format!("far-{name}");
-            ingress += &route(&path, links[0].port, &far, &middle_peer, dir.path());
-            let inbound = format!("inbound = \"{far}\"");
-            transit += &route(&inbound, links[1].port, name, &last_peer, dir.path());
-            let url = agent.url(name);
-            let _ = write!(egress, "[[agent]]\nname = \"{name}\"\nurl = \"{url}\"\n");
-        }
-        let start = |name, config: &str| Relay::start(dir.path(), name, &format!("{config}{all}"));
+        let chain = Chain::start(&ChainOptions {
+            agents: NAMES
+                .map(|name| (name.to_owned(), agent.url(name)))
+                .to_vec(),
+            all: format!("[engine]\nworkers = {workers}\n[stream]\n{stream}\n[limits]\n{limits}\n"),
+            ..ChainOptions::default()
+        });
         Self {
-            egress: start("egress", &egress),
-            transit: start("transit", &transit),
-            ingress: start("ingress", &ingress),
-            links,
-            port,
-            transit_port,
+            chain,
             watch,
             _agent: agent,
-            _dir: dir,
         }
     }
 
     fn post(&self, name: &str, body: &[u8]) -> Client {
-        Client::post(self.port, name, body).expect("a connection")
-    }
-
-    fn relays(&self) -> [&Relay; 3] {
-        [&self.ingress, &self.transit, &self.egress]
+        Client::post(self.chain.port, name, body).expect("a connection")
     }
 
     fn resumption(relay: &Relay, event: &str) -> u64 {
@@ -239,7 +185,7 @@ impl Bench {
 
     /// Nothing is under way at any relay.
     fn wait_idle(&self) {
-        for relay in self.relays() {
+        for relay in self.chain.relays() {
             wait_for("nothing is under way", SOON, || {
                 let metrics = relay.metrics();
                 let open = [
@@ -258,7 +204,7 @@ impl Bench {
 /// Calls, cards and failures through three relays.
 fn everything_passes(workers: usize) {
     let bench = Bench::start(workers, "");
-    let mut client = Client::connect(bench.port).expect("a connection");
+    let mut client = Client::connect(bench.chain.port).expect("a connection");
     let body = b" { \"id\":7 ,\"method\":\"message\\/send\",\"jsonrpc\":\"2.0\"}";
     let line = format!(
         "a2a-version: 1.0\r\na2a-extensions: b, a\r\na2a-extensions: c\r\ncontent-length: {}",
@@ -304,7 +250,7 @@ fn everything_passes(workers: usize) {
     });
 
     let card = "/agents/talk/.well-known/agent-card.json?original=true";
-    let reply = http(bench.port, "GET", card, &[], b"").expect("a card");
+    let reply = http(bench.chain.port, "GET", card, &[], b"").expect("a card");
     assert_eq!(
         (reply.status, reply.body.as_slice()),
         (200, CARD.as_bytes())
@@ -333,7 +279,7 @@ fn everything_passes(workers: usize) {
     });
     bench.wait_idle();
     let transits = bench
-        .transit
+        .chain.transit
         .metrics()
         .sum("npamp_relay_unit_events_total", &["event=\"transits\""]);
     assert!((8.0..10.0).contains(&transits), "{transits}");
@@ -374,9 +320,12 @@ fn cut_again_and_again(workers: usize) {
     while clients.iter().any(|client| !client.is_finished()) && cuts < 10 * CUTS {
         thread::sleep(Duration::from_millis(30 + number(&mut random, 250)));
         match number(&mut random, 5) {
-            0 | 1 => bench.links[0].cut(),
-            2 | 3 => bench.links[1].cut(),
-            _ => bench.links.iter().for_each(Proxy::cut),
+            0 | 1 => bench.chain.front.cut(),
+            2 | 3 => bench.chain.back.cut(),
+            _ => {
+                bench.chain.front.cut();
+                bench.chain.back.cut();
+            }
         }
         cuts += 1;
     }
@@ -399,11 +348,11 @@ fn cut_again_and_again(workers: usize) {
     let asked = bench.watch.asked.load(Ordering::SeqCst);
     assert_eq!(asked, STREAMS, "each asked once");
     let streams = STREAMS as u64;
-    assert!(Bench::resumption(&bench.ingress, "asked") >= streams);
-    assert!(Bench::resumption(&bench.transit, "resumed") >= streams);
-    assert!(Bench::resumption(&bench.transit, "asked") >= streams);
-    assert!(Bench::resumption(&bench.egress, "resumed") >= streams);
-    for relay in bench.relays() {
+    assert!(Bench::resumption(&bench.chain.ingress, "asked") >= streams);
+    assert!(Bench::resumption(&bench.chain.transit, "resumed") >= streams);
+    assert!(Bench::resumption(&bench.chain.transit, "asked") >= streams);
+    assert!(Bench::resumption(&bench.chain.egress, "resumed") >= streams);
+    for relay in bench.chain.relays() {
         for event in ["refused", "given_up", "expired", "unkept", "lagged"] {
             assert_eq!(Bench::resumption(relay, event), 0, "{event}");
         }
@@ -429,18 +378,18 @@ fn a_stream_that_lags_ends_visibly() {
         let bench = Bench::start(workers, "transit_bytes = 2097152");
         let mut slow = bench.post("hurry", &request(1, "message/stream"));
         slow.read_events(SOON, 1);
-        bench.links[0].refuse(true);
-        bench.links[0].cut();
+        bench.chain.front.refuse(true);
+        bench.chain.front.cut();
         wait_for("the transit knows", SOON, || {
-            (Bench::resumption(&bench.transit, "detached") == 1).then_some(())
+            (Bench::resumption(&bench.chain.transit, "detached") == 1).then_some(())
         });
         bench.watch.open.store(true, Ordering::SeqCst);
         wait_for("the stream is given up", SOON, || {
-            (Bench::resumption(&bench.transit, "lagged") == 1).then_some(())
+            (Bench::resumption(&bench.chain.transit, "lagged") == 1).then_some(())
         });
-        let metrics = bench.transit.metrics();
+        let metrics = bench.chain.transit.metrics();
         assert!(metrics.sum("npamp_relay_replay_octets", &[]) < 1.0);
-        bench.links[0].refuse(false);
+        bench.chain.front.refuse(false);
         let outcome = slow.reply(2 * SOON);
         assert_eq!(outcome.end, End::Broken);
         assert_eq!(events(&outcome.body).0, [large(1, 0)]);
@@ -476,17 +425,17 @@ fn a_killed_transit_breaks_its_streams() {
     let mut bench = Bench::start(0, "");
     let mut client = bench.post("wait", &request(7, "message/stream"));
     client.read_events(SOON, 1);
-    bench.transit.process.kill();
+    bench.chain.transit.process.kill();
     // The kernel lets go of a killed ring's listener a little later.
     wait_for("the transit's port is free", SOON, || {
-        std::net::TcpListener::bind(("127.0.0.1", bench.transit_port)).ok()
+        std::net::TcpListener::bind(("127.0.0.1", bench.chain.transit_port)).ok()
     });
-    bench.transit.restart();
+    bench.chain.transit.restart();
     let outcome = client.reply(2 * SOON);
     assert_eq!(outcome.end, End::Broken);
     assert_eq!(events(&outcome.body).0, [object(7, 0)]);
     assert_eq!(bench.watch.asked.load(Ordering::SeqCst), 1);
-    bench.egress.process.kill();
+    bench.chain.egress.process.kill();
     let outcome = bench
         .post("talk", &request(8, "message/send"))
         .reply(2 * SOON);
@@ -500,14 +449,14 @@ fn a_draining_transit_finishes() {
         let mut bench = Bench::start(workers, "");
         let mut client = bench.post("wait", &request(7, "message/stream"));
         client.read_events(SOON, 1);
-        bench.transit.process.signal("TERM");
+        bench.chain.transit.process.signal("TERM");
         thread::sleep(Duration::from_millis(200));
-        assert!(bench.transit.process.exited().is_none());
+        assert!(bench.chain.transit.process.exited().is_none());
         bench.watch.open.store(true, Ordering::SeqCst);
         let outcome = client.reply(SOON);
         assert_eq!(events(&outcome.body).0, [object(7, 0), object(7, 1)]);
         assert_eq!(outcome.end, End::Clean);
-        assert!(bench.transit.process.wait_exit(SOON).success());
+        assert!(bench.chain.transit.process.wait_exit(SOON).success());
     }
 }
 
@@ -517,7 +466,7 @@ fn a_silent_upstream_is_a_deadline() {
     let bench = Bench::start_with(0, "", "unary_s = 2");
     let outcome = bench.post("talk", &request(1, "message/send")).reply(SOON);
     assert_eq!(outcome.status, 200);
-    bench.egress.process.signal("STOP");
+    bench.chain.egress.process.signal("STOP");
     let begun = Instant::now();
     let outcome = bench
         .post("talk", &request(2, "message/send"))
@@ -526,12 +475,12 @@ fn a_silent_upstream_is_a_deadline() {
     assert!(begun.elapsed() < SOON);
     wait_for("the transit lets go of it", SOON, || {
         let open = bench
-            .transit
+            .chain.transit
             .metrics()
             .sum("npamp_relay_transits_open", &[]);
         (open < 1.0).then_some(())
     });
-    bench.egress.process.signal("CONT");
+    bench.chain.egress.process.signal("CONT");
 }
 
 /// One relay is ingress, transit and egress at once; beside it a route that leads to itself
@@ -544,10 +493,11 @@ fn one_relay_may_be_all_of_them_and_a_loop_ends() {
         let agent =
             Agent::start(move |request, conversation| answer(&watching, request, conversation));
         let dir = tempfile::tempdir().expect("temporary directory");
-        certificate(dir.path(), &["*.relay.test"]);
+        let (cert, key) = certificate(dir.path(), &["*.relay.test"]);
         let (own, public) = identity(dir.path(), "all");
         let [port, link] = [(); 2].map(|()| free_port());
-        let mut config = listen(link, &own, dir.path(), &public);
+        let mut config = format!("[identity]\nkey = '{}'\n", own.display());
+        config += &listen(link, &cert, &key, &public);
         let _ = write!(config, "[[ingress]]\naddress = \"127.0.0.1:{port}\"\n");
         for (from, to) in [
             ("path = \"/agents/talk\"", "one"),
@@ -558,7 +508,7 @@ fn one_relay_may_be_all_of_them_and_a_loop_ends() {
             ("path = \"/agents/rest\"", "nobody"),
             ("inbound = \"*\"", "talk"),
         ] {
-            config += &route(from, link, to, &public, dir.path());
+            config += &route(from, link, to, &public, &cert);
         }
         let url = agent.url("wait");
         let _ = write!(

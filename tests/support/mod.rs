@@ -11,6 +11,7 @@
 )]
 
 pub mod agent;
+pub mod chain;
 pub mod client;
 pub mod peer;
 
