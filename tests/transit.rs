@@ -279,7 +279,8 @@ fn everything_passes(workers: usize) {
     });
     bench.wait_idle();
     let transits = bench
-        .chain.transit
+        .chain
+        .transit
         .metrics()
         .sum("npamp_relay_unit_events_total", &["event=\"transits\""]);
     assert!((8.0..10.0).contains(&transits), "{transits}");
@@ -475,7 +476,8 @@ fn a_silent_upstream_is_a_deadline() {
     assert!(begun.elapsed() < SOON);
     wait_for("the transit lets go of it", SOON, || {
         let open = bench
-            .chain.transit
+            .chain
+            .transit
             .metrics()
             .sum("npamp_relay_transits_open", &[]);
         (open < 1.0).then_some(())
