@@ -333,8 +333,10 @@ impl Duplex {
         Some(frame)
     }
 
-    /// Takes a frame of the peer that names this exchange. After an error in the
-    /// peer's direction, that direction is over; ours is not touched.
+    /// Takes a frame of the peer that names this exchange. One that comes by another
+    /// association than the last shows that the last is gone: [`Duplex::lose`] first.
+    /// After an error in the peer's direction that direction is over; ours is not
+    /// touched.
     pub fn handle(
         &mut self,
         kind: MessageKind,

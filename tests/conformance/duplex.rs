@@ -11,6 +11,8 @@ use npamp_relay::bridge::envelope::{
 };
 use npamp_relay::bridge::payload::{self, Payload};
 use npamp_relay::bridge::safety::{Effect, SafetyLabel};
+use proptest::prelude::*;
+use std::collections::VecDeque;
 
 const ID: &[u8] = b"both";
 const METHOD: &str = "chat/open";
@@ -215,4 +217,139 @@ fn clause_7_resume_per_direction() {
     a.say("4");
     let more = a.sends(&[Frame::data(ID, 4, "4")]);
     assert_eq!(b.gets(&more), [event(4, "4")]);
+}
+
+/// What happens to the two peers in the property below.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    /// This peer says one more event.
+    Say(bool),
+    /// So many of the frames on their way to this peer arrive.
+    Arrive(bool, u8),
+    /// The association goes, with all that is on its way, and another one comes.
+    Cut,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => any::<bool>().prop_map(Step::Say),
+        4 => (any::<bool>(), 0u8..4).prop_map(|(to, count)| Step::Arrive(to, count)),
+        1 => Just(Step::Cut),
+    ]
+}
+
+/// Two peers, what is on its way to each, and the event_ids that each got.
+struct Course {
+    peers: [Peer; 2],
+    underway: [VecDeque<Passed>; 2],
+    said: [u64; 2],
+    got: [Vec<u64>; 2],
+    ended: [bool; 2],
+}
+
+impl Course {
+    fn pump(&mut self) {
+        for from in 0..2 {
+            let frames = self.peers[from].frames();
+            self.underway[1 - from].extend(frames);
+        }
+    }
+
+    fn arrive(&mut self, to: usize, count: usize) {
+        for _ in 0..count {
+            self.pump();
+            let Some(frame) = self.underway[to].pop_front() else {
+                return;
+            };
+            for received in self.peers[to].gets(&[frame]) {
+                match received {
+                    Received::Event { event_id, event } => {
+                        assert_eq!(event, event_id.to_string());
+                        self.got[to].push(event_id);
+                    }
+                    Received::End { event_id, .. } => {
+                        assert_eq!(event_id, self.said[1 - to] + 1);
+                        self.ended[to] = true;
+                    }
+                    Received::ResumeRequest { .. } => {
+                        assert!(self.peers[to].duplex.answer_resume(true));
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+    }
+
+    /// Until nothing is on its way.
+    fn settle(&mut self) {
+        loop {
+            self.pump();
+            if self.underway.iter().all(VecDeque::is_empty) {
+                return;
+            }
+            for to in 0..2 {
+                self.arrive(to, self.underway[to].len());
+            }
+        }
+    }
+
+    fn say(&mut self, from: usize) {
+        self.said[from] += 1;
+        let event = Bytes::from(self.said[from].to_string());
+        self.peers[from].duplex.send(event).unwrap();
+    }
+
+    fn cut(&mut self) {
+        for at in 0..2 {
+            self.underway[at].clear();
+            self.peers[at].duplex.lose();
+        }
+        for at in 0..2 {
+            // What has ended has nothing to be resumed.
+            let resumed = self.peers[at].duplex.resume(Bytes::new());
+            assert_eq!(resumed.is_ok(), !self.ended[at]);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// NPAMP-CC-STREAM §6, §8, §13 (5, 7): whatever is cut and when, each direction's
+    /// events arrive once and in order, and its end once.
+    #[test]
+    fn clause_7_every_event_exactly_once(steps in prop::collection::vec(step(), 0..80)) {
+        let retention = Retention { events: 1000, octets: 1 << 20 };
+        let peers = [Role::Requester, Role::Responder].map(|role| Peer {
+            duplex: Duplex::new(role, retention),
+        });
+        let mut course = Course {
+            peers,
+            underway: Default::default(),
+            said: [0; 2],
+            got: Default::default(),
+            ended: [false; 2],
+        };
+        // Only what has said that it can be resumed is: each direction has an event first.
+        course.say(0);
+        course.say(1);
+        course.settle();
+        for step in steps {
+            match step {
+                Step::Say(from) => course.say(usize::from(from)),
+                Step::Arrive(to, count) => course.arrive(usize::from(to), usize::from(count)),
+                Step::Cut => course.cut(),
+            }
+        }
+        for peer in &mut course.peers {
+            peer.duplex.end(Bytes::new()).unwrap();
+        }
+        course.settle();
+        for at in 0..2 {
+            let said: Vec<u64> = (1..=course.said[1 - at]).collect();
+            prop_assert_eq!(&course.got[at], &said);
+            prop_assert!(course.ended[at]);
+            prop_assert!(course.peers[at].duplex.is_over());
+        }
+    }
 }
