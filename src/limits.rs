@@ -140,6 +140,8 @@ pub const LOWERED_OCTETS_MIN: usize = 1024;
 pub const LISTENERS_MAX: usize = 64;
 /// `[[agent]]` tables in a configuration.
 pub const AGENTS_MAX: usize = 4096;
+/// Upstreams of one route.
+pub const UPSTREAMS_PER_ROUTE_MAX: usize = 16;
 /// `[[route]]` tables in a configuration.
 pub const ROUTES_MAX: usize = 4096;
 /// Allowed initiators of one listener.
@@ -193,6 +195,16 @@ pub const RESUME_TIME: Duration = Duration::from_secs(30);
 pub const REDIAL_TIME_MIN: Duration = Duration::from_millis(20);
 /// Longest pause between two attempts.
 pub const REDIAL_TIME_MAX: Duration = Duration::from_secs(2);
+/// Pause before an upstream that failed is tried again; doubled with each failure, and
+/// jittered. An association that lived shorter than the pause counts as a failure.
+pub const EJECTION_TIME_MIN: Duration = Duration::from_millis(200);
+/// Longest pause before an upstream that failed is tried again.
+pub const EJECTION_TIME_MAX: Duration = Duration::from_secs(10);
+/// After a second failed dial in a row, time for which calls fail without another where no
+/// other upstream takes them; doubled with each failure.
+pub const DIAL_REFUSAL_TIME_MIN: Duration = Duration::from_millis(20);
+/// Longest time for which calls fail without a dial.
+pub const DIAL_REFUSAL_TIME_MAX: Duration = Duration::from_millis(200);
 /// Silence after which an association is probed with PING.
 pub const IDLE_PROBE_TIME: Duration = Duration::from_secs(20);
 /// Longest silence that may be configured before a PING.
@@ -254,6 +266,13 @@ const _: () = {
     assert!(
         REPLAY_BURST_OCTETS < OUTBOUND_QUEUE_HIGH_OCTETS,
         "one burst does not fill a queue"
+    );
+    assert!(DIAL_REFUSAL_TIME_MIN.as_millis() < DIAL_REFUSAL_TIME_MAX.as_millis());
+    assert!(DIAL_REFUSAL_TIME_MAX.as_millis() <= EJECTION_TIME_MIN.as_millis());
+    assert!(EJECTION_TIME_MIN.as_millis() < EJECTION_TIME_MAX.as_millis());
+    assert!(
+        UPSTREAMS_PER_ROUTE_MAX <= 16,
+        "a call remembers in 16 bits where it was tried"
     );
     assert!(RESUME_TIME.as_secs() <= RETENTION_TIME.as_secs());
     assert!(CARD_OCTETS_MAX <= CARDS_CACHED_OCTETS_MAX);

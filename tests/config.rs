@@ -37,10 +37,13 @@ fn whole_example() -> String {
 fn the_example_is_valid_with_and_without_its_optional_keys() {
     let plain = parse(&example()).unwrap_or_else(|e| panic!("{e}"));
     let whole = parse(&whole_example()).unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!(plain.settings.routes[0].upstream, "relay.example:7443");
-    assert_eq!(whole.settings.ingresses[0].routes.len(), 1);
-    assert_eq!(whole.settings.ingresses[1].routes.len(), 0);
-    assert_eq!(plain.settings.ingresses[1].routes.len(), 1);
+    assert_eq!(
+        plain.settings.routes[0].upstreams[0].address,
+        "relay.example:7443"
+    );
+    assert_eq!(whole.settings.ingresses[0].routes.len(), 2);
+    assert_eq!(whole.settings.ingresses[1].routes.len(), 1);
+    assert_eq!(plain.settings.ingresses[1].routes.len(), 2);
     // What the example shows as defaults are the defaults.
     assert_eq!(
         format!("{:?}", plain.settings.limits),
@@ -193,10 +196,10 @@ fn values_arrive() {
     assert_eq!(plain.routes, [path("/", 0)]);
     assert_eq!(secure.routes, [path("/", 0), path("/b", 1)]);
     assert!(secure.tls.is_some() && secure.token_file.is_some());
-    assert_eq!(s.routes[0].server_name, "relay.example");
+    assert_eq!(s.routes[0].upstreams[0].server_name, "relay.example");
     assert_eq!(s.routes[0].tls_verify, TlsVerify::Full);
     assert_eq!(s.routes[1].tls_verify, TlsVerify::Pinned);
-    assert_eq!(s.routes[1].peer.as_deref(), Some(PEER));
+    assert_eq!(s.routes[1].upstreams[0].peer.as_deref(), Some(PEER));
     assert_eq!(s.engine.workers, 2);
     assert_eq!(s.engine.cores, [1, 0]);
     assert_eq!(s.policy.unknown_methods, UnknownMethods::Refuse);
@@ -631,6 +634,120 @@ fn a_path_is_routed_once_per_ingress() {
     assert_told(&two("", ""), "route[1].path", "another route");
 }
 
+/// A route leads to one upstream or several, which may say for themselves what the route
+/// says for all.
+#[test]
+fn a_route_has_several_upstreams() {
+    let route = |upstream: &str, keys: &str| {
+        format!(
+            "identity.key = \"i\"\n[[ingress]]\naddress = \"127.0.0.1:1\"\n\
+             [[route]]\npath = \"/a\"\n{keys}\nupstream = {upstream} #!"
+        )
+    };
+    let text = route(
+        &format!(
+            "[\"npamp://a.example:1\", {{ url = \"npamp://10.0.0.2:2\", server_name = \"B.example\", peer = \"{PEER}\", tls_ca = \"b.pem\" }}]"
+        ),
+        "tls_ca = \"all.pem\"",
+    );
+    let settings = parse(&text).unwrap_or_else(|e| panic!("{e}")).settings;
+    let [one, other] = &settings.routes[0].upstreams[..] else {
+        panic!()
+    };
+    assert_eq!(
+        (&*one.address, &*one.server_name),
+        ("a.example:1", "a.example")
+    );
+    assert_eq!(one.peer, None);
+    assert_eq!(one.tls_ca.as_deref(), Some(Path::new("/etc/relay/all.pem")));
+    assert_eq!(
+        (&*other.address, &*other.server_name),
+        ("10.0.0.2:2", "b.example")
+    );
+    assert_eq!(other.peer.as_deref(), Some(PEER));
+    assert_eq!(other.tls_ca.as_deref(), Some(Path::new("/etc/relay/b.pem")));
+    let shown = config::render(&settings);
+    assert!(shown.contains("npamp://10.0.0.2:2"), "{shown}");
+    let again = parse(&shown)
+        .unwrap_or_else(|e| panic!("{e}\n{shown}"))
+        .settings;
+    assert_eq!(format!("{settings:?}"), format!("{again:?}"));
+    // The route's name is that of all.
+    let named = route(
+        "[\"npamp://10.0.0.1:1\", \"npamp://10.0.0.2:1\"]",
+        "server_name = \"n.example\"",
+    );
+    let settings = parse(&named).unwrap_or_else(|e| panic!("{e}")).settings;
+    assert!(
+        settings.routes[0]
+            .upstreams
+            .iter()
+            .all(|one| one.server_name == "n.example")
+    );
+    // One that differs in its name alone is another.
+    let names =
+        "[\"npamp://a.example:1\", { url = \"npamp://a.example:1\", server_name = \"b.example\" }]";
+    assert!(parse(&route(names, "")).is_ok());
+
+    let many = vec!["\"npamp://a.example:1\""; 17].join(", ");
+    for (upstream, key, message) in [
+        ("[]", "upstream", "0 entries, 1 to 16 are supported"),
+        (
+            &*format!("[{many}]"),
+            "upstream",
+            "17 entries, 1 to 16 are supported",
+        ),
+        (
+            "1",
+            "upstream",
+            "expected a string or an array, found integer",
+        ),
+        (
+            "[1]",
+            "upstream[0]",
+            "expected a string or a table, found integer",
+        ),
+        ("[\"http://a.example\"]", "upstream[0]", "is no upstream"),
+        (
+            "[\"npamp://a.example:1\", \"npamp://A.example:1\"]",
+            "upstream[1]",
+            "npamp://A.example:1 is listed twice",
+        ),
+        (
+            "[\"npamp://a.example:1\", \"npamp://10.0.0.1:1\"]",
+            "upstream[1]",
+            "missing key server_name",
+        ),
+        (
+            "[{ server_name = \"b.example\" }]",
+            "upstream[0].url",
+            "missing key",
+        ),
+        (
+            "[{ url = \"npamp://a.example:1\", hello = \"optional\" }]",
+            "upstream[0].hello",
+            "unknown key, known here are url, server_name, peer, tls_ca",
+        ),
+        (
+            "[{ url = \"npamp://a.example:1\", peer = \"x\" }]",
+            "upstream[0].peer",
+            "is no identity",
+        ),
+    ] {
+        assert_told(&route(upstream, ""), &format!("route[0].{key}"), message);
+    }
+    // The identity of each must be known where nothing else is checked.
+    let pinned = |keys: &str| {
+        format!(
+            "identity.key = \"i\"\n[[ingress]]\naddress = \"127.0.0.1:1\"\n[[route]]\npath = \"/a\"\n\
+             upstream = [\"npamp://a.example:1\", {{ url = \"npamp://b.example:1\", peer = \"{PEER}\" }}]\n\
+             {keys}\ntls_verify = \"pinned\" #!"
+        )
+    };
+    assert!(parse(&pinned(&format!("peer = \"{PEER}\""))).is_ok());
+    assert_told(&pinned(""), "route[0].tls_verify", "needs peer");
+}
+
 /// Ruling R12.
 /// A route is a path's or a server name's, and a server name leads to one place.
 #[test]
@@ -645,7 +762,7 @@ fn an_inbound_route_leads_a_server_name_on() {
     let route = &config.settings.routes[0];
     assert_eq!(route.inbound.as_deref(), Some("far.example"));
     assert_eq!(
-        (route.path.as_str(), route.server_name.as_str()),
+        (route.path.as_str(), route.upstreams[0].server_name.as_str()),
         ("", "r.example")
     );
     let shown = config::render(&config.settings);

@@ -59,7 +59,7 @@ impl Bench {
         settings.listeners[0].peers = vec!["*".into()];
         let proxy = proxied.then(|| {
             let proxy = Proxy::start(settings.listeners[0].address.port());
-            settings.routes[0].upstream = format!("127.0.0.1:{}", proxy.port);
+            settings.routes[0].upstreams[0].address = format!("127.0.0.1:{}", proxy.port);
             proxy
         });
         change(&mut settings);
@@ -486,7 +486,7 @@ fn a_dial_under_way_does_not_hold_the_end_up() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let upstream = silent.local_addr().unwrap();
     let bench = Bench::start(0, false, |settings| {
-        settings.routes[0].upstream = upstream.to_string();
+        settings.routes[0].upstreams[0].address = upstream.to_string();
     });
     let port = bench.port;
     let caller = thread::spawn(move || exchange(port));

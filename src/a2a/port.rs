@@ -567,6 +567,17 @@ pub enum Output {
         /// What happened.
         event: CallEvent,
     },
+    /// The association of a call is gone before anything came back, and its request
+    /// changes nothing where it is carried out twice. The mapper has let go of the call:
+    /// ask again over another association, or tell the caller.
+    Unanswered {
+        /// Which call.
+        call: CallId,
+        /// What it asked for.
+        request: CallRequest,
+        /// What the caller is told if it is not asked again.
+        message: String,
+    },
     /// Start an HTTP exchange with the agent.
     Dispatch {
         /// Names it.

@@ -185,9 +185,14 @@ impl AssociationError {
         }
     }
 
+    /// Whether it ended because the peer said nothing for too long.
+    pub fn is_silence(&self) -> bool {
+        matches!(self, Self::HelloTimeout | Self::PeerDead)
+    }
+
     /// Whether an ERROR goes out before the CLOSE. A silent peer gets only CLOSE.
     pub(super) fn reports(&self) -> bool {
-        !matches!(self, Self::HelloTimeout | Self::PeerDead)
+        !self.is_silence()
     }
 }
 

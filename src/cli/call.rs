@@ -7,7 +7,7 @@ use super::config::values;
 use crate::a2a::port::{CallRequest, ServiceParameters};
 use crate::edge::files;
 use crate::limits;
-use crate::relay::settings::{HelloMode, RouteSettings, TlsVerify};
+use crate::relay::settings::{HelloMode, RouteSettings, TlsVerify, UpstreamSettings};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -79,10 +79,12 @@ impl CallPlan {
             route: RouteSettings {
                 path: "/".to_owned(),
                 inbound: None,
-                upstream,
-                server_name,
-                peer,
-                tls_ca: args.tls_ca.clone(),
+                upstreams: vec![UpstreamSettings {
+                    address: upstream,
+                    server_name,
+                    peer,
+                    tls_ca: args.tls_ca.clone(),
+                }],
                 tls_verify: if pinned {
                     TlsVerify::Pinned
                 } else {
@@ -205,8 +207,8 @@ mod tests {
             object,
             r#"{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id" : 1}}"#
         );
-        assert_eq!(call.route.server_name, "relay.example");
-        assert_eq!(call.route.upstream, "relay.example:7443");
+        assert_eq!(call.route.upstreams[0].server_name, "relay.example");
+        assert_eq!(call.route.upstreams[0].address, "relay.example:7443");
 
         let whole = r#" {"method":"x","jsonrpc":"2.0","id":null} "#;
         let call = plan(&[url, "--data", whole]).unwrap();

@@ -12,7 +12,8 @@
 //!    All series are there from the start, at 0, so that a rate can be taken from
 //!    the first one on.
 //! 5. Every family has a help text, a sentence without its full stop.
-//! 6. No label value comes from a peer, so the number of series is fixed at
+//! 6. A label value may come from the configuration, such as a route's path. None
+//!    comes from a peer, so the number of series is fixed at
 //!    start-up.
 
 use crate::stats::{Counters, Gauge, Reason};
@@ -55,6 +56,30 @@ enum Source {
     /// Sum, and counts by upper bound, none of them including another.
     Histogram(Read<f64>, Read<Vec<(f64, u64)>>),
     Info(Vec<(&'static str, String)>),
+    /// Names of the labels, and series whose values come from the configuration.
+    CounterSeries(Vec<&'static str>, Vec<Series<u64>>),
+    GaugeSeries(Vec<&'static str>, Vec<Series<f64>>),
+}
+
+/// One series of a family that is split by what the configuration names.
+pub struct Series<T> {
+    values: Vec<String>,
+    read: Read<T>,
+}
+
+impl<T> Series<T> {
+    /// The values of the labels, in their order, and where the count is read.
+    pub fn new(values: &[&str], read: impl Fn() -> T + Send + Sync + 'static) -> Self {
+        Self {
+            values: values.iter().map(|value| escaped(value)).collect(),
+            read: Box::new(read),
+        }
+    }
+
+    fn labels<'a>(&'a self, names: &[&'static str]) -> Vec<(&'static str, &'a str)> {
+        let values = self.values.iter().map(String::as_str);
+        names.iter().copied().zip(values).collect()
+    }
 }
 
 struct Family {
@@ -113,6 +138,26 @@ impl Collector for Family {
                 let buckets = buckets();
                 let count = buckets.iter().map(|(_, count)| count).sum();
                 metric.encode_histogram::<NoLabelSet>(sum(), count, &buckets, None)
+            }
+            Source::CounterSeries(names, series) => {
+                let kind = MetricType::Counter;
+                let mut metric = encoder.encode_descriptor(self.name, self.help, None, kind)?;
+                series.iter().try_for_each(|one| {
+                    let labels = one.labels(names);
+                    let labels = labels.as_slice();
+                    let encoder = metric.encode_family(&labels)?;
+                    ConstCounter::new((one.read)()).encode(encoder)
+                })
+            }
+            Source::GaugeSeries(names, series) => {
+                let kind = MetricType::Gauge;
+                let mut metric = encoder.encode_descriptor(self.name, self.help, None, kind)?;
+                series.iter().try_for_each(|one| {
+                    let labels = one.labels(names);
+                    let labels = labels.as_slice();
+                    let encoder = metric.encode_family(&labels)?;
+                    ConstGauge::new((one.read)()).encode(encoder)
+                })
             }
             Source::Info(labels) => {
                 let gauge = ConstGauge::new(1_i64);
@@ -206,6 +251,30 @@ fn judge_labels<R: Reason>(name: &str, label: &str) -> Result<(), NamingError> {
         name: name.to_owned(),
         why: "has a label or a label value that is not snake case",
     })
+}
+
+/// Whether the labels are lawful and tell the series apart.
+fn judge_series<T>(
+    name: &str,
+    labels: &[&'static str],
+    series: &[Series<T>],
+) -> Result<(), NamingError> {
+    let refuse = |why| {
+        Err(NamingError {
+            name: name.to_owned(),
+            why,
+        })
+    };
+    if !labels.iter().all(|label| snake_case(label)) {
+        return refuse("has a label that is not snake case");
+    }
+    let mut told: BTreeSet<&[String]> = BTreeSet::new();
+    for one in series {
+        if one.values.len() != labels.len() || !told.insert(&one.values) {
+            return refuse("has series that its labels do not tell apart");
+        }
+    }
+    Ok(())
 }
 
 impl Registry {
@@ -384,6 +453,31 @@ impl Registry {
         self.gauge(name, help, move || {
             gauges.iter().map(|gauge| gauge.get()).sum::<u64>() as f64
         })
+    }
+
+    /// A counter per series, each with a value for each of the labels. No value may
+    /// ever go down, and no two series have the same values.
+    pub fn counter_series(
+        &self,
+        name: &'static str,
+        help: &'static str,
+        labels: &[&'static str],
+        series: Vec<Series<u64>>,
+    ) -> Result<(), NamingError> {
+        judge_series(name, labels, &series)?;
+        self.add(name, help, Source::CounterSeries(labels.to_vec(), series))
+    }
+
+    /// As [`Registry::counter_series`], for values that go up and down.
+    pub fn gauge_series(
+        &self,
+        name: &'static str,
+        help: &'static str,
+        labels: &[&'static str],
+        series: Vec<Series<f64>>,
+    ) -> Result<(), NamingError> {
+        judge_series(name, labels, &series)?;
+        self.add(name, help, Source::GaugeSeries(labels.to_vec(), series))
     }
 
     /// A gauge that is always 1 and says something in its labels, such as the version.

@@ -3,6 +3,7 @@
 
 use super::RelayError;
 use super::settings::{HelloMode, INBOUND_REST, RouteSettings, Settings, TlsVerify};
+use super::stats::UpstreamStats;
 use crate::a2a::port::{AgentDirectory, ServiceParameters, Target};
 use crate::association::{AssociationConfig, ParamValue};
 use crate::crypto::{Identity, IdentityPublic};
@@ -22,10 +23,18 @@ use tokio::sync::mpsc;
 pub struct RouteContext {
     /// Its settings.
     pub settings: RouteSettings,
+    /// Its upstreams, in the order of the settings.
+    pub upstreams: Vec<UpstreamContext>,
+}
+
+/// An upstream of a route, ready to dial.
+pub struct UpstreamContext {
     /// Link configuration.
     pub tls: Arc<ClientConfig>,
     /// Pinned responder.
     pub peer: Option<IdentityPublic>,
+    /// Counters, over all units.
+    pub stats: Arc<UpstreamStats>,
 }
 
 /// A listener, ready to accept.
@@ -82,15 +91,26 @@ impl Context {
             .routes
             .iter()
             .map(|route| {
-                let verify = match route.tls_verify {
-                    TlsVerify::Full => Verify::Roots(files::roots(route.tls_ca.as_deref())?),
-                    TlsVerify::Pinned => Verify::Pinned,
-                };
+                let upstreams = route.upstreams.iter();
+                let upstreams = upstreams
+                    .map(|upstream| {
+                        let verify = match route.tls_verify {
+                            TlsVerify::Full => {
+                                Verify::Roots(files::roots(upstream.tls_ca.as_deref())?)
+                            }
+                            TlsVerify::Pinned => Verify::Pinned,
+                        };
+                        Ok(UpstreamContext {
+                            tls: config::client(verify)
+                                .map_err(|error| RelayError::Settings(error.to_string()))?,
+                            peer: upstream.peer.as_deref().map(peer).transpose()?,
+                            stats: Arc::default(),
+                        })
+                    })
+                    .collect::<Result<Vec<_>, RelayError>>()?;
                 Ok(RouteContext {
                     settings: route.clone(),
-                    tls: config::client(verify)
-                        .map_err(|error| RelayError::Settings(error.to_string()))?,
-                    peer: route.peer.as_deref().map(peer).transpose()?,
+                    upstreams,
                 })
             })
             .collect::<Result<Vec<_>, RelayError>>()?;
@@ -161,14 +181,13 @@ impl Context {
     pub fn initiator_config(
         &self,
         route: usize,
+        server_name: &str,
         parameters: &ServiceParameters,
     ) -> AssociationConfig {
-        let settings = &self.routes[route].settings;
-        let mut config = self.association_config(settings.hello);
-        config.params.push((
-            "server-name".into(),
-            ParamValue::Text(settings.server_name.clone()),
-        ));
+        let mut config = self.association_config(self.routes[route].settings.hello);
+        config
+            .params
+            .push(("server-name".into(), ParamValue::Text(server_name.into())));
         if parameters.hops > 0 {
             let hops = ParamValue::Uint(u64::from(parameters.hops));
             config.params.push((super::hello::HOPS.into(), hops));

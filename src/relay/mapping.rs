@@ -92,6 +92,7 @@ impl Weight for Output {
         match self {
             Self::Frame { payload, .. } => payload.len(),
             Self::Call { event, .. } => event.octets(),
+            Self::Unanswered { request, .. } => request.octets(),
             Self::Dispatch { dispatch, .. } => dispatch.action.octets(),
             Self::Transit { transit, .. } => transit.request.octets(),
             Self::Upstream { event, .. } => event.octets(),
@@ -490,7 +491,9 @@ fn hand_out(
             | Output::WantRoom { association, .. }
             | Output::WantAssociation { association }
             | Output::ChannelError { association, .. } => unit_of(association.0),
-            Output::Call { call, .. } | Output::Upstream { call, .. } => unit_of(call.0),
+            Output::Call { call, .. }
+            | Output::Unanswered { call, .. }
+            | Output::Upstream { call, .. } => unit_of(call.0),
             Output::Transit { exchange, transit } => {
                 let home = unit_of(transit.association.0);
                 dispatched.insert(*exchange, home);

@@ -1,11 +1,12 @@
 //! The relay's metric table: which room's counters appear under which name.
 
 use super::context::Context;
-use super::stats::UnitStats;
+use super::stats::{UnitStats, UpstreamCount, UpstreamStats};
 use crate::a2a::method::Operation;
 use crate::a2a::stats::{ExchangeStats, MapperStats, Outcome};
-use crate::observe::metrics::{NamingError, Registry};
+use crate::observe::metrics::{NamingError, Registry, Series};
 use crate::stats::{Counters, Gauge, Reason};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 type Registered = Result<(), NamingError>;
@@ -25,6 +26,7 @@ pub fn register(
     register_control(registry, relay)?;
     register_units(registry, relay, units)?;
     register_edges(registry, relay)?;
+    register_upstreams(registry, relay)?;
     register_mappers(registry, mappers)
 }
 
@@ -113,6 +115,69 @@ fn register_units(
         "outbound_octets",
         "Octets of foreign messages on their way out",
         move || held.octets_held() as f64,
+    )
+}
+
+/// The counters of one upstream, and of those that its labels do not tell it from:
+/// a path may be routed on each ingress by itself.
+type Alike = BTreeMap<[String; 3], Vec<Arc<UpstreamStats>>>;
+
+fn register_upstreams(registry: &Registry, relay: &Context) -> Registered {
+    const LABELS: [&str; 3] = ["route", "upstream", "server_name"];
+    let mut alike = Alike::new();
+    for route in &relay.routes {
+        for (settings, upstream) in route.settings.upstreams.iter().zip(&route.upstreams) {
+            let labels = [
+                route.settings.label(),
+                settings.address.clone(),
+                settings.server_name.clone(),
+            ];
+            alike
+                .entry(labels)
+                .or_default()
+                .push(upstream.stats.clone());
+        }
+    }
+    #[allow(clippy::cast_precision_loss)] // exact up to 2^53
+    let level = |pick: fn(&UpstreamStats) -> &Gauge| -> Vec<Series<f64>> {
+        let series = alike.iter().map(|(labels, stats)| {
+            let stats = stats.clone();
+            let [route, upstream, server_name] = labels;
+            Series::new(&[route, upstream, server_name], move || {
+                stats.iter().map(|stats| pick(stats).get()).sum::<u64>() as f64
+            })
+        });
+        series.collect()
+    };
+    registry.gauge_series(
+        "upstream_associations",
+        "Associations that stand, by upstream",
+        &LABELS,
+        level(|stats| &stats.associations),
+    )?;
+    registry.gauge_series(
+        "upstream_ejected",
+        "Units that have ejected the upstream, which take it again once it is back",
+        &LABELS,
+        level(|stats| &stats.ejected),
+    )?;
+    let mut series = Vec::new();
+    for (labels, stats) in &alike {
+        for &event in UpstreamCount::ALL {
+            let [route, upstream, server_name] = labels;
+            let values = [route, upstream, server_name, event.label()];
+            let stats = stats.clone();
+            series.push(Series::new(&values, move || {
+                stats.iter().map(|stats| stats.events.get(event)).sum()
+            }));
+        }
+    }
+    let [route, upstream, server_name] = LABELS;
+    registry.counter_series(
+        "upstream_events",
+        "Ejections and returns of upstreams, and what became of their calls",
+        &[route, upstream, server_name, "event"],
+        series,
     )
 }
 

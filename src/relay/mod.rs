@@ -4,12 +4,14 @@
 #![allow(clippy::disallowed_methods)] // composition starts threads and reads the clock through the engine
 
 pub mod context;
+pub mod health;
 mod hello;
 pub mod mapping;
 mod metrics;
 pub mod pools;
 pub mod port;
 pub mod pressure;
+pub mod redial;
 pub mod run;
 pub mod settings;
 pub mod stats;

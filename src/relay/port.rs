@@ -11,6 +11,7 @@ use crate::a2a::port::{
 };
 use crate::edge::call::{self, CallHandle, CallSink};
 use crate::edge::{CallRefusal, Mapping as EdgeMapping};
+use crate::engine::clock::now;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
@@ -79,7 +80,8 @@ impl Port {
             self.stats.count(UnitCount::CallsOverloaded);
             return Err(CallRefusal::Overloaded);
         }
-        let pool = match self.pools.borrow_mut().admit(route, parameters) {
+        let admission = self.pools.borrow_mut().admit(route, parameters, now());
+        let pool = match admission {
             Admission::Full => return Err(CallRefusal::TooManyParameterSets),
             Admission::Entry { pool, evicted } => {
                 self.evicted.borrow_mut().extend(evicted);
@@ -182,11 +184,13 @@ impl EdgeMapping for Handle {
 impl Port {
     /// The port of unit number `unit`.
     pub fn new(unit: usize, relay: Arc<Relay>, stats: Arc<UnitStats>) -> Self {
+        let upstreams = relay.routes.iter().map(|route| route.upstreams.len());
+        let pools = Pools::new(upstreams);
         Self {
             unit,
             relay,
             mailbox: RefCell::default(),
-            pools: RefCell::default(),
+            pools: RefCell::new(pools),
             evicted: RefCell::default(),
             pressure: RefCell::default(),
             exchanges: RefCell::default(),

@@ -78,7 +78,20 @@ pub enum TlsVerify {
 /// The name of the inbound route that takes the server names that nothing else does.
 pub const INBOUND_REST: &str = "*";
 
-/// One upstream.
+/// One relay that a route leads to.
+#[derive(Debug, Clone)]
+pub struct UpstreamSettings {
+    /// `host:port`.
+    pub address: String,
+    /// SNI, and the name the certificate must cover.
+    pub server_name: String,
+    /// Pinned responder identity, `ed25519:<base64url>`.
+    pub peer: Option<String>,
+    /// Roots for the link; the system's when absent.
+    pub tls_ca: Option<PathBuf>,
+}
+
+/// Where calls of one path go.
 #[derive(Debug, Clone)]
 pub struct RouteSettings {
     /// Path prefix, for logs and metrics; empty for an inbound route.
@@ -86,18 +99,23 @@ pub struct RouteSettings {
     /// Server name, or its first label, whose inbound exchanges pass through this relay to
     /// the upstream; [`INBOUND_REST`] takes the rest. None for a route of an ingress.
     pub inbound: Option<String>,
-    /// `host:port`.
-    pub upstream: String,
-    /// SNI, and the name the certificate must cover.
-    pub server_name: String,
-    /// Pinned responder identity, `ed25519:<base64url>`.
-    pub peer: Option<String>,
-    /// Roots for the link; the system's when absent.
-    pub tls_ca: Option<PathBuf>,
+    /// The relays that it leads to, any of which takes any call of it; at least
+    /// one, at most [`limits::UPSTREAMS_PER_ROUTE_MAX`].
+    pub upstreams: Vec<UpstreamSettings>,
     /// Certificate check.
     pub tls_verify: TlsVerify,
     /// HELLO.
     pub hello: HelloMode,
+}
+
+impl RouteSettings {
+    /// Its name in logs and metrics.
+    pub fn label(&self) -> String {
+        match &self.inbound {
+            Some(name) => format!("inbound {name}"),
+            None => self.path.clone(),
+        }
+    }
 }
 
 /// Threads.

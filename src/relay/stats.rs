@@ -3,7 +3,7 @@
 use crate::association::{DropReason, Failure};
 use crate::engine::shard::ShardStats;
 use crate::reasons;
-use crate::stats::Counters;
+use crate::stats::{Counters, Gauge};
 use std::sync::Arc;
 
 reasons! {
@@ -37,6 +37,33 @@ reasons! {
         /// Frames that an association's queue did not take.
         SendsRefused => "sends_refused",
     }
+}
+
+reasons! {
+    /// What happens to an upstream of a route.
+    pub enum UpstreamCount {
+        /// A unit ejected it.
+        Ejected => "ejected",
+        /// A unit that had ejected it places calls there again.
+        Returned => "returned",
+        /// A call that waited for it went to another upstream.
+        UnsentMoved => "unsent_moved",
+        /// A read_only call without a reply, whose association was lost, went to another upstream.
+        ReadOnlyRetried => "read_only_retried",
+        /// A call failed without an attempt, since a dial had failed a moment before.
+        FailedFast => "failed_fast",
+    }
+}
+
+/// Counters of one upstream of a route, kept by all units.
+#[derive(Debug, Default)]
+pub struct UpstreamStats {
+    /// Events.
+    pub events: Counters<UpstreamCount>,
+    /// Associations that stand.
+    pub associations: Gauge,
+    /// Units that have ejected it.
+    pub ejected: Gauge,
 }
 
 /// Counters of one unit.

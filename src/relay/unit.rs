@@ -5,7 +5,7 @@
 use super::context::Context as Relay;
 use super::hello;
 use super::mapping::{Mapping, unit_of};
-use super::pools::{PoolId, PoolState};
+use super::pools::PoolId;
 use super::port::{Handle, Mail, Port};
 use super::stats::{UnitCount, UnitStats};
 use crate::a2a::port::{
@@ -35,6 +35,7 @@ mod calls;
 mod ear;
 mod streams;
 mod transit;
+mod upstreams;
 
 use ear::{Ear, Heard};
 use transit::{Owner, Transits};
@@ -96,6 +97,10 @@ struct Line {
 struct Call {
     owner: Owner,
     pool: PoolId,
+    /// Upstreams of its route that it was tried at, a bit each.
+    tried: u16,
+    /// It was sent, and is sent again elsewhere.
+    retried: bool,
 }
 
 struct Loop {
@@ -302,6 +307,7 @@ impl Loop {
         }
         worked |= self.redial();
         worked |= self.expire_transits();
+        worked |= self.probe();
         worked |= self.mapping.handle_timer();
         worked |= self.work_outputs();
         self.mapping.ring();
@@ -423,21 +429,18 @@ impl Loop {
             hello: peer.hello.is_some(),
             parameters,
         };
-        line.ready = true;
         let pool = match line.info.origin {
             Origin::Dialled { token } => self.dials.remove(&token),
             Origin::Accepted { .. } => None,
         };
-        let replaces = pool.and_then(|pool| {
-            let mut pools = self.port.pools.borrow_mut();
-            let pool = pools.get(pool)?;
-            pool.state = PoolState::Up(association);
-            pool.redial.up(now());
-            pool.lost.take()
-        });
-        if let Some(line) = self.lines.get_mut(&association) {
-            line.pool = pool;
+        if pool.is_some_and(|pool| self.port.pools.borrow_mut().get(pool).is_none()) {
+            // It was a probe, and its set of parameters has been evicted.
+            self.shard.close(link, 0, "idle");
+            return;
         }
+        line.ready = true;
+        line.pool = pool;
+        let replaces = pool.and_then(|pool| self.upstream_up(pool, association));
         self.map(Input::Up {
             association,
             info,
@@ -466,65 +469,17 @@ impl Loop {
             // side of the handshake is done, and can only hang up.
             let text =
                 format!("{text}, before HELLO; does the responder allow this relay's identity?");
-            tracing::warn!(association = association.0, "{text}");
-            self.fail_waiting(pool, &text, false);
+            let timed_out = matches!(reason, Down::Association(error) if error.is_silence());
+            self.dial_failed(pool, &text, timed_out, &text);
         }
         if let Some(id) = line.pool {
-            if let Some(pool) = self.port.pools.borrow_mut().get(id) {
-                pool.state = PoolState::Down;
-                pool.lost = Some(association);
-            }
-            self.fail_waiting(id, &text, false);
+            self.upstream_lost(id, association, reason, &text);
         }
         if line.ready {
             self.map(Input::Down {
                 association,
                 reason: DownReason(text.into()),
             });
-        }
-    }
-
-    fn outcome(&mut self, outcome: Outcome) {
-        match outcome {
-            // Too late: the associations have been told to close.
-            Outcome::Joined(_) if self.closed_all => {}
-            Outcome::Joined(handed) => {
-                let origin = handed.origin;
-                let mut ear = Ear {
-                    heard: &mut self.heard,
-                    stats: &self.stats,
-                };
-                if self.shard.adopt(*handed, &mut ear).is_none() {
-                    self.stats.count(UnitCount::AssociationsRefused);
-                    if let Origin::Dialled { token } = origin
-                        && let Some(pool) = self.dials.remove(&token)
-                    {
-                        self.fail_waiting(
-                            pool,
-                            "this relay holds as many associations as it may",
-                            false,
-                        );
-                    }
-                }
-                self.hear();
-            }
-            Outcome::DialFailed { token, error, .. } => {
-                if let Some(pool) = self.dials.remove(&token) {
-                    let timed_out =
-                        matches!(error, crate::engine::establish::EstablishError::TimedOut);
-                    let route = self
-                        .port
-                        .pools
-                        .borrow_mut()
-                        .get(pool)
-                        .map(|pool| pool.route);
-                    let upstream = route
-                        .and_then(|route| self.relay.settings.routes.get(route))
-                        .map_or("", |route| route.upstream.as_str());
-                    tracing::warn!(upstream, %error, "no association with the upstream");
-                    self.fail_waiting(pool, error.for_callers(), timed_out);
-                }
-            }
         }
     }
 
@@ -542,8 +497,13 @@ impl Loop {
                     sink,
                 } => {
                     self.stats.count(UnitCount::Calls);
-                    let owner = Owner::Edge(sink);
-                    self.calls.insert(call, Call { owner, pool });
+                    let entry = Call {
+                        owner: Owner::Edge(sink),
+                        pool,
+                        tried: 0,
+                        retried: false,
+                    };
+                    self.calls.insert(call, entry);
                     self.place(call, pool, request);
                 }
                 Mail::Gone { call } => self.gone(call),
@@ -600,6 +560,11 @@ impl Loop {
                 );
             }
             Output::Call { call, event } => self.tell(call, event),
+            Output::Unanswered {
+                call,
+                request,
+                message,
+            } => self.unanswered(call, request, &message),
             Output::Dispatch { exchange, dispatch } => {
                 self.stats.count(UnitCount::Dispatches);
                 self.port
@@ -730,7 +695,8 @@ impl Loop {
         let mapping = self.mapping.next_timer();
         let redial = self.port.pools.borrow().next_redial();
         let transit = self.next_transit_look();
-        [shard, drain, stalled, mapping, redial, transit]
+        let probe = self.next_probe();
+        [shard, drain, stalled, mapping, redial, probe, transit]
             .into_iter()
             .flatten()
             .min()

@@ -148,8 +148,9 @@ fn clause_5_transport_errors() {
         }
         ingress.told_transport_error(code);
     }
-    // The association goes with the call.
-    let (mut ingress, _) = asked("1", &object, "tasks/get", None);
+    // The association goes with the call, which may not be asked again elsewhere.
+    let object = request_json("1", "message/send");
+    let (mut ingress, _) = asked("1", &object, "message/send", Some(2));
     ingress.end.down();
     ingress.told_transport_error(NOT_DELIVERED);
 }

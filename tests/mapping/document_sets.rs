@@ -5,7 +5,7 @@
 use crate::harness::*;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use npamp_relay::a2a::port::{AgentEvent, CallEvent, DetachedProof};
+use npamp_relay::a2a::port::{AgentEvent, CallEvent, CallRequest, DetachedProof};
 use npamp_relay::a2a::stats::{Dropped, Outcome};
 use npamp_relay::bridge::document::DocumentError;
 use npamp_relay::bridge::transport_error::TransportCode;
@@ -575,6 +575,14 @@ fn a_set_that_is_given_up() {
     asked.ingress.down();
     let (code, _) = asked.ingress.one_transport_error();
     assert_eq!(code, TransportCode::SET_INCOMPLETE);
+    assert!(asked.ingress.unanswered.is_empty(), "a part of it came");
+    asked.ingress.assert_idle();
+
+    let mut asked = Asked::new();
+    asked.ingress.down();
+    let unanswered = asked.ingress.unanswered.pop();
+    assert!(matches!(unanswered, Some((_, CallRequest::Card, _))));
+    assert!(asked.ingress.calls.is_empty());
     asked.ingress.assert_idle();
 }
 

@@ -84,6 +84,8 @@ pub struct End {
     pub budget: Arc<OctetBudget>,
     pub frames: Vec<Frame>,
     pub calls: Vec<(CallId, CallEvent)>,
+    /// Calls that may be asked again elsewhere.
+    pub unanswered: Vec<(CallId, CallRequest, String)>,
     pub dispatches: Vec<(ExchangeId, Dispatch)>,
     pub cancels: Vec<ExchangeId>,
     pub finishes: Vec<ExchangeId>,
@@ -125,6 +127,7 @@ impl End {
             budget,
             frames: Vec::new(),
             calls: Vec::new(),
+            unanswered: Vec::new(),
             dispatches: Vec::new(),
             cancels: Vec::new(),
             finishes: Vec::new(),
@@ -178,6 +181,11 @@ impl End {
                     });
                 }
                 Output::Call { call, event } => self.calls.push((call, event)),
+                Output::Unanswered {
+                    call,
+                    request,
+                    message,
+                } => self.unanswered.push((call, request, message)),
                 Output::Dispatch { exchange, dispatch } => {
                     self.dispatches.push((exchange, dispatch));
                 }

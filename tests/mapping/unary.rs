@@ -2,11 +2,13 @@
 
 use crate::harness::*;
 use npamp_relay::a2a::config::{AgentVersion, MapperConfig};
-use npamp_relay::a2a::method::{Carriage, METHODS, Operation, Version, label_effect};
+use npamp_relay::a2a::method::{Carriage, METHODS, Operation, Version, label_effect, operation};
 use npamp_relay::a2a::port::{
-    AgentEvent, CallEvent, CallId, DispatchAction, ServiceParameters, Side,
+    AgentEvent, CallEvent, CallId, CallRequest, DispatchAction, Input, Label, ServiceParameters,
+    Side,
 };
 use npamp_relay::a2a::stats::{Dropped, Outcome};
+use npamp_relay::bridge::safety::Effect;
 use npamp_relay::bridge::transport_error::TransportCode;
 use std::collections::{HashMap, HashSet};
 
@@ -396,6 +398,83 @@ fn a_notification_outlives_its_association() {
     let outcomes = pair.egress.stats.responder.outcomes(Operation::Unknown);
     assert_eq!(outcomes.get(Outcome::Notified), 1);
     pair.egress.assert_idle();
+}
+
+/// NPAMP-MAP-A2A §5: of the calls on a lost association those that are listed as read_only,
+/// and got no reply, may be asked elsewhere, octet for octet; no other ever.
+#[test]
+fn only_what_changes_nothing_may_be_repeated() {
+    let names = METHODS.iter().map(|method| method.name).chain(["no/such"]);
+    for name in names {
+        let mut pair = Pair::new();
+        let object = request_json("1", name);
+        pair.ingress.call(1, &object);
+        pair.ingress.down();
+        let repeats = label_effect(name) == Effect::READ_ONLY;
+        if repeats {
+            assert!(pair.ingress.calls.is_empty(), "{name}");
+            let (call, request, message) = pair.ingress.unanswered.remove(0);
+            assert_eq!(call, CallId(1));
+            assert!(
+                matches!(&request, CallRequest::Request { object: again } if *again == object.as_bytes()),
+                "{name}: {request:?}"
+            );
+            assert!(message.contains("link reset"));
+        } else {
+            let (code, _) = pair.ingress.one_transport_error();
+            assert_eq!(code, TransportCode::NOT_DELIVERED, "{name}");
+        }
+        assert!(pair.ingress.unanswered.is_empty(), "{name}");
+        pair.ingress.assert_idle();
+        let outcomes = pair.ingress.stats.requester.outcomes(operation(name));
+        assert_eq!(outcomes.get(Outcome::AssociationLost), 1, "{name}");
+    }
+}
+
+/// What passes through is repeated with the label that came; a label that says more than the
+/// table counts, one that says less does not (NPAMP-BRIDGE §7).
+#[test]
+fn a_label_says_whether_a_transit_may_be_repeated() {
+    let label = |effect: u8| {
+        Some(Label {
+            effect: Effect(effect),
+            scope: "s".into(),
+        })
+    };
+    for (method, label, repeats) in [
+        ("tasks/get", None, true),
+        ("tasks/get", label(0), true),
+        ("tasks/get", label(1), false),
+        ("message/send", label(0), false),
+        ("no/such", label(0), false),
+        ("no/such", None, false),
+        ("card", None, true),
+        ("card", label(0), true),
+        ("card", label(3), false),
+    ] {
+        let mut pair = Pair::new();
+        let action = match method {
+            "card" => DispatchAction::Card,
+            method => DispatchAction::Request {
+                object: request_json("1", method).into(),
+            },
+        };
+        let request = CallRequest::Transit { action, label };
+        pair.ingress.input(Input::Call {
+            association: ASSOCIATION,
+            call: CallId(1),
+            request: request.clone(),
+        });
+        pair.ingress.down();
+        assert_eq!(
+            pair.ingress.calls.len(),
+            usize::from(!repeats),
+            "{request:?}"
+        );
+        let again = pair.ingress.unanswered.pop().map(|(_, again, _)| again);
+        let expected = repeats.then_some(request);
+        assert_eq!(format!("{again:?}"), format!("{expected:?}"));
+    }
 }
 
 /// A caller that left a unary exchange: it is forgotten, the late reply is dropped and counted.

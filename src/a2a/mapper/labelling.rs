@@ -32,6 +32,14 @@ impl Labelling {
         }
     }
 
+    /// Whether a label says that the request changes something, whatever its method.
+    pub(super) fn says_mutating(&self) -> bool {
+        match self {
+            Self::Table | Self::AsReceived(None) => false,
+            Self::AsReceived(Some(label)) => label.effect != Effect::READ_ONLY,
+        }
+    }
+
     /// Whether a request for `method` changes nothing, so that it may be repeated.
     pub(super) fn is_read_only(&self, method: &str) -> bool {
         let label = match self {

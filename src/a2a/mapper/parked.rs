@@ -70,6 +70,15 @@ impl Mapper {
                     let call = Some(call);
                     streams.insert(correlation_id, Stream { call, consumed });
                 }
+                None if side == Side::Initiator && call.may_repeat() => {
+                    self.let_go(&call, Outcome::AssociationLost, now);
+                    let message = message.clone();
+                    self.outputs.push_back(Output::Unanswered {
+                        call: call.name,
+                        request: call.repeated(),
+                        message,
+                    });
+                }
                 _ => self.fail_call(&call, Outcome::AssociationLost, &message, now),
             }
         }
@@ -86,7 +95,6 @@ impl Mapper {
 
     /// Ends a call that is in no association's table.
     fn fail_call(&mut self, call: &Call, outcome: Outcome, message: &str, now: Instant) {
-        self.calls.remove(&call.name);
         let code = if call.set.is_some() {
             let error = DocumentError::SetIncomplete;
             self.stats.document_errors.count(error);
@@ -94,17 +102,17 @@ impl Mapper {
         } else {
             TransportCode::NOT_DELIVERED
         };
-        ended(
-            &self.stats.requester,
-            call.operation,
-            outcome,
-            call.since,
-            now,
-        );
+        self.let_go(call, outcome, now);
         self.outputs.push_back(Output::Call {
             call: call.name,
             event: transport_error(code, message),
         });
+    }
+
+    fn let_go(&mut self, call: &Call, outcome: Outcome, now: Instant) {
+        self.calls.remove(&call.name);
+        let (operation, since) = (call.operation, call.since);
+        ended(&self.stats.requester, operation, outcome, since, now);
     }
 
     /// Another association is up in place of `lost`: its streams go on there.

@@ -19,6 +19,7 @@ use crate::bridge::envelope::{ContentType, MessageKind, ProtocolId};
 use crate::bridge::error::BridgeError;
 use crate::bridge::payload::Payload;
 use crate::bridge::requester::{Abandoned, Outstanding};
+use crate::bridge::safety::Effect;
 use crate::bridge::stream_control::{Control, StreamControl};
 use crate::bridge::transport_error::{TransportCode, TransportErrorBody};
 use crate::crypto::Random;
@@ -53,6 +54,35 @@ pub(super) struct Call {
     pub(super) resumable: bool,
     /// Where its label comes from.
     pub(super) labelling: Labelling,
+}
+
+impl Call {
+    /// Whether nothing came back of it yet, and asking twice does no harm: it is for the
+    /// card, or its method is listed as read_only, and no label says more. What only a
+    /// label says is read_only is not repeated.
+    pub(super) fn may_repeat(&self) -> bool {
+        let listed = self.operation == Operation::Card
+            || method::lookup(&self.method).is_some_and(|row| row.effect == Effect::READ_ONLY);
+        listed && self.set.is_none() && !self.labelling.says_mutating()
+    }
+
+    /// What it asked for.
+    pub(super) fn repeated(self) -> CallRequest {
+        let is_card = self.operation == Operation::Card;
+        let object = self.object;
+        match (self.labelling, is_card) {
+            (Labelling::Table, true) => CallRequest::Card,
+            (Labelling::Table, false) => CallRequest::Request { object },
+            (Labelling::AsReceived(label), true) => CallRequest::Transit {
+                action: DispatchAction::Card,
+                label,
+            },
+            (Labelling::AsReceived(label), false) => CallRequest::Transit {
+                action: DispatchAction::Request { object },
+                label,
+            },
+        }
+    }
 }
 
 /// What a good reply means to the caller.

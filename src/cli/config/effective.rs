@@ -3,7 +3,7 @@
 
 use super::sections::EFFECTS;
 use crate::edge::settings::{AgentVersion, CardMode};
-use crate::relay::settings::{HelloMode, Settings, TlsVerify, UnknownMethods};
+use crate::relay::settings::{HelloMode, Settings, TlsVerify, UnknownMethods, UpstreamSettings};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -69,12 +69,28 @@ struct Route<'s> {
     path: Option<&'s str>,
     inbound: Option<&'s str>,
     ingress: Option<SocketAddr>,
-    upstream: String,
-    server_name: &'s str,
+    server_name: Option<&'s str>,
     peer: Option<&'s str>,
     tls_ca: Option<&'s Path>,
     tls_verify: &'static str,
     hello: &'static str,
+    upstream: Upstreams<'s>,
+}
+
+/// One is written as most people do; of several each says everything itself.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Upstreams<'s> {
+    One(String),
+    Several(Vec<Upstream<'s>>),
+}
+
+#[derive(Serialize)]
+struct Upstream<'s> {
+    url: String,
+    server_name: &'s str,
+    peer: Option<&'s str>,
+    tls_ca: Option<&'s Path>,
 }
 
 #[derive(Serialize)]
@@ -148,6 +164,20 @@ fn only_ingress(settings: &Settings, route: usize) -> Option<SocketAddr> {
     (settings.ingresses.len() > 1 && serving.next().is_none()).then_some(first.address)
 }
 
+fn upstreams(settings: &[UpstreamSettings]) -> Upstreams<'_> {
+    let url = |address: &str| format!("npamp://{address}");
+    if let [only] = settings {
+        return Upstreams::One(url(&only.address));
+    }
+    let each = settings.iter().map(|upstream| Upstream {
+        url: url(&upstream.address),
+        server_name: &upstream.server_name,
+        peer: upstream.peer.as_deref(),
+        tls_ca: upstream.tls_ca.as_deref(),
+    });
+    Upstreams::Several(each.collect())
+}
+
 /// The settings as a configuration that `check` would accept.
 pub fn render(settings: &Settings) -> String {
     let document = Document {
@@ -205,19 +235,25 @@ pub fn render(settings: &Settings) -> String {
             .routes
             .iter()
             .enumerate()
-            .map(|(index, route)| Route {
-                path: route.inbound.is_none().then_some(route.path.as_str()),
-                inbound: route.inbound.as_deref(),
-                ingress: only_ingress(settings, index),
-                upstream: format!("npamp://{}", route.upstream),
-                server_name: &route.server_name,
-                peer: route.peer.as_deref(),
-                tls_ca: route.tls_ca.as_deref(),
-                tls_verify: match route.tls_verify {
-                    TlsVerify::Full => "full",
-                    TlsVerify::Pinned => "pinned",
-                },
-                hello: hello(route.hello),
+            .map(|(index, route)| {
+                let only = match &route.upstreams[..] {
+                    [only] => Some(only),
+                    _ => None,
+                };
+                Route {
+                    path: route.inbound.is_none().then_some(route.path.as_str()),
+                    inbound: route.inbound.as_deref(),
+                    ingress: only_ingress(settings, index),
+                    server_name: only.map(|only| only.server_name.as_str()),
+                    peer: only.and_then(|only| only.peer.as_deref()),
+                    tls_ca: only.and_then(|only| only.tls_ca.as_deref()),
+                    tls_verify: match route.tls_verify {
+                        TlsVerify::Full => "full",
+                        TlsVerify::Pinned => "pinned",
+                    },
+                    hello: hello(route.hello),
+                    upstream: upstreams(&route.upstreams),
+                }
             })
             .collect(),
         engine: Engine {

@@ -10,6 +10,7 @@ pub(crate) mod files;
 mod reader;
 mod relations;
 mod sections;
+mod upstreams;
 pub(crate) mod values;
 
 pub use effective::render;

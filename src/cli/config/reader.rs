@@ -105,6 +105,12 @@ impl Problems {
     }
 }
 
+/// An entry of an array of strings and tables.
+pub(super) enum Item<'t> {
+    Text(Found<String>),
+    Table(Section<'t>),
+}
+
 /// One table of the document, possibly absent, that is being read.
 pub(super) struct Section<'t> {
     table: Option<&'t DeTable<'t>>,
@@ -269,9 +275,62 @@ impl<'t> Section<'t> {
         lists
     }
 
+    /// A string, or an array of 1 to `max` strings and tables; something must be there.
+    pub fn texts_or_tables(
+        &mut self,
+        key: &'static str,
+        max: usize,
+        problems: &mut Problems,
+    ) -> Vec<Item<'t>> {
+        let Some((at, _, value)) = self.get(key, problems) else {
+            self.missing(key, problems);
+            return Vec::new();
+        };
+        let Some(array) = value.as_array() else {
+            let text = Self::text_of(at, "a string or an array", value, problems);
+            return text.map(Item::Text).into_iter().collect();
+        };
+        if array.is_empty() || array.len() > max {
+            problems.report(
+                &at,
+                format_args!("{} entries, 1 to {max} are supported", array.len()),
+            );
+            return Vec::new();
+        }
+        let mut items = Vec::new();
+        for (index, item) in array.iter().enumerate() {
+            let item_at = At {
+                offset: item.span().start,
+                key: format!("{}[{index}]", at.key),
+            };
+            if let Some(table) = item.get_ref().as_table() {
+                items.push(Item::Table(Section {
+                    table: Some(table),
+                    path: item_at.key,
+                    pattern: format!("{}[]", Self::dotted(&self.pattern, key)),
+                    offset: item_at.offset,
+                    asked: Vec::new(),
+                }));
+            } else {
+                let text = Self::text_of(item_at, "a string or a table", item.get_ref(), problems);
+                items.extend(text.map(Item::Text));
+            }
+        }
+        items
+    }
+
     /// A string that is not empty.
     pub fn string(&mut self, key: &'static str, problems: &mut Problems) -> Option<Found<String>> {
         let (at, _, value) = self.get(key, problems)?;
+        Self::text_of(at, "a string", value, problems)
+    }
+
+    fn text_of(
+        at: At,
+        wanted: &str,
+        value: &DeValue<'_>,
+        problems: &mut Problems,
+    ) -> Option<Found<String>> {
         match value.as_str() {
             Some("") => {
                 problems.report(&at, "must not be empty");
@@ -286,7 +345,7 @@ impl<'t> Section<'t> {
                 at,
             }),
             None => {
-                Self::wrong_type(problems, &at, "a string", value);
+                Self::wrong_type(problems, &at, wanted, value);
                 None
             }
         }

@@ -191,7 +191,11 @@ pub(super) fn notes(settings: &Settings) -> Vec<String> {
             notes.push(format!(
                 "route {path}: the certificate is not checked, the pinned identity is"
             ));
-            if route.tls_ca.is_some() {
+            if route
+                .upstreams
+                .iter()
+                .any(|upstream| upstream.tls_ca.is_some())
+            {
                 notes.push(format!(
                     "route {path}: tls_ca is not used with tls_verify = \"pinned\""
                 ));

@@ -4,6 +4,7 @@
 
 use super::files::{FileKind, FileUse};
 use super::reader::{At, Found, Problems, Section, unknown_word};
+use super::upstreams;
 use super::values;
 use crate::edge::settings::{AgentSettings, AgentVersion, CardMode, IngressSettings, TlsFiles};
 use crate::limits;
@@ -51,9 +52,9 @@ pub(super) enum Entrance {
 }
 
 /// What the tables share while they are read.
-struct Reading<'r> {
+pub(super) struct Reading<'r> {
     base: &'r Path,
-    problems: &'r mut Problems,
+    pub(super) problems: &'r mut Problems,
     files: Vec<FileUse>,
 }
 
@@ -66,7 +67,7 @@ impl Reading<'_> {
         });
     }
 
-    fn optional_file(
+    pub(super) fn optional_file(
         &mut self,
         section: &mut Section<'_>,
         key: &'static str,
@@ -92,7 +93,7 @@ impl Reading<'_> {
     }
 
     /// A string that `parse` accepts; its complaint becomes a problem.
-    fn parsed<T>(
+    pub(super) fn parsed<T>(
         &mut self,
         found: Option<Found<String>>,
         parse: impl FnOnce(&str) -> Result<T, String>,
@@ -413,29 +414,19 @@ fn entrance(section: &mut Section<'_>, r: &mut Reading<'_>) -> Option<Entrance> 
 
 fn route(mut section: Section<'_>, r: &mut Reading<'_>) -> Option<(Entrance, RouteSettings)> {
     let entrance = entrance(&mut section, r);
-    let upstream = section.required_string("upstream", r.problems);
-    let upstream = r.parsed(upstream, values::upstream);
-    let server_name = if section.has("server_name") {
-        let name = section.string("server_name", r.problems);
-        r.parsed(name, values::server_name).map(|found| found.value)
-    } else {
-        // Asked for all the same, so that the key counts as known.
-        let _ = section.string("server_name", r.problems);
-        upstream.as_ref().and_then(|upstream| {
-            let host = upstream.value.rsplit_once(':').map_or("", |(host, _)| host);
-            let name = values::server_name(host);
-            if name.is_err() {
-                r.problems.report(
-                    &section.at(),
-                    "missing key server_name: the upstream is an address, not a name that TLS could carry",
-                );
-            }
-            name.ok()
-        })
-    };
+    let names = section.has("server_name");
+    let server_name = section.string("server_name", r.problems);
+    let server_name = r.parsed(server_name, values::server_name);
     let peer = section.string("peer", r.problems);
     let peer = r.parsed(peer, values::peer);
     let tls_ca = r.optional_file(&mut section, "tls_ca", FileKind::Roots);
+    let common = upstreams::Common {
+        server_name: server_name.map(|name| name.value),
+        names,
+        peer: peer.map(|peer| peer.value),
+        tls_ca,
+    };
+    let upstreams = upstreams::read(&mut section, &common, r);
     let tls_verify = section.choice(
         "tls_verify",
         &[("full", TlsVerify::Full), ("pinned", TlsVerify::Pinned)],
@@ -443,7 +434,7 @@ fn route(mut section: Section<'_>, r: &mut Reading<'_>) -> Option<(Entrance, Rou
     );
     let hello = hello(&mut section, r);
     if let Some(pinned) = tls_verify.as_ref().filter(|v| v.value == TlsVerify::Pinned) {
-        if !section.has("peer") {
+        if upstreams.whole && !section.has("peer") && !upstreams.each_has_peer {
             r.problems.report(
                 &pinned.at,
                 "\"pinned\" needs peer, the identity that authenticates instead of the certificate",
@@ -461,6 +452,9 @@ fn route(mut section: Section<'_>, r: &mut Reading<'_>) -> Option<(Entrance, Rou
     }
     section.finish(r.problems);
     let entrance = entrance?;
+    if !upstreams.whole {
+        return None;
+    }
     let (path, inbound) = match &entrance {
         Entrance::Path(path, _) => (path.value.clone(), None),
         Entrance::Inbound(name) => (String::new(), Some(name.value.clone())),
@@ -468,10 +462,7 @@ fn route(mut section: Section<'_>, r: &mut Reading<'_>) -> Option<(Entrance, Rou
     let settings = RouteSettings {
         path,
         inbound,
-        upstream: upstream?.value,
-        server_name: server_name?,
-        peer: peer.map(|peer| peer.value),
-        tls_ca,
+        upstreams: upstreams.settings,
         tls_verify: tls_verify.map(|v| v.value).unwrap_or_default(),
         hello: hello.map(|h| h.value).unwrap_or_default(),
     };

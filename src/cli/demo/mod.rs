@@ -128,7 +128,8 @@ log = "warn"
                 .settings
                 .routes
                 .first()
-                .map_or("", |route| route.upstream.as_str()),
+                .and_then(|route| route.upstreams.first())
+                .map_or("", |upstream| upstream.address.as_str()),
             agent = self.agent.address(),
             config = self.directory.0.join("relay.toml").display(),
         );
@@ -209,7 +210,7 @@ mod tests {
         assert!(demo.notice.as_ref().unwrap().contains(&port.to_string()));
         assert_eq!(demo.settings.ingresses[0].routes.len(), 1);
         assert_eq!(
-            demo.settings.routes[0].upstream,
+            demo.settings.routes[0].upstreams[0].address,
             demo.settings.listeners[0].address.to_string()
         );
         assert_eq!(

@@ -2,14 +2,17 @@
 //! is up and takes more, waiting until then, ended exactly once.
 
 use super::Loop;
+use super::ear::Ear;
+use super::streams::jitter;
 use super::transit::Owner;
 use crate::a2a::port::{CallEvent, CallId, CallRequest, Input, TransportError, UpstreamEvent};
 use crate::bridge::transport_error::TransportCode;
-use crate::engine::control::{Command, Dial};
+use crate::engine::clock::now;
+use crate::engine::control::{Command, Dial, Handed, Origin};
 use crate::limits;
-use crate::relay::context::RouteContext;
 use crate::relay::pools::{PoolId, PoolState, Waiting};
 use crate::relay::stats::UnitCount;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 impl Loop {
@@ -46,6 +49,10 @@ impl Loop {
             }
             Some(PoolState::Dialling) => self.wait(call, pool_id, request),
             Some(PoolState::Down) => {
+                let refusal = self.port.pools.borrow().refusal(pool_id, now());
+                if let Some(refusal) = refusal {
+                    return self.refuse(call, pool_id, request, &refusal);
+                }
                 self.wait(call, pool_id, request);
                 self.dial(pool_id);
             }
@@ -65,29 +72,30 @@ impl Loop {
     }
 
     pub(super) fn dial(&mut self, pool_id: PoolId) {
-        let Some((route, parameters)) = self.port.pools.borrow_mut().get(pool_id).map(|pool| {
+        let Some(parameters) = self.port.pools.borrow_mut().get(pool_id).map(|pool| {
             pool.state = PoolState::Dialling;
-            (pool.route, pool.parameters.clone())
+            pool.parameters.clone()
         }) else {
             return;
         };
         self.next_dial += 1;
         let token = self.next_dial;
         self.dials.insert(token, pool_id);
-        let RouteContext {
-            settings,
-            tls,
-            peer,
-        } = &self.relay.routes[route];
+        let route = &self.relay.routes[pool_id.route];
+        let settings = &route.settings.upstreams[pool_id.upstream];
+        let upstream = &route.upstreams[pool_id.upstream];
+        let association =
+            self.relay
+                .initiator_config(pool_id.route, &settings.server_name, &parameters);
         let dial = Dial {
             token,
             unit: self.unit,
-            upstream: settings.upstream.clone(),
+            upstream: settings.address.clone(),
             server_name: Arc::from(settings.server_name.as_str()),
-            tls: tls.clone(),
+            tls: upstream.tls.clone(),
             identity: self.relay.identity.clone(),
-            peer: *peer,
-            association: Arc::new(self.relay.initiator_config(route, &parameters)),
+            peer: upstream.peer,
+            association: Arc::new(association),
         };
         if self
             .relay
@@ -98,6 +106,28 @@ impl Loop {
             self.dials.remove(&token);
             self.fail_waiting(pool_id, "the relay is shutting down", false);
         }
+    }
+
+    /// Takes over an association whose handshakes are done.
+    pub(super) fn adopt(&mut self, handed: Handed) {
+        let origin = handed.origin;
+        let mut ear = Ear {
+            heard: &mut self.heard,
+            stats: &self.stats,
+        };
+        if self.shard.adopt(handed, &mut ear).is_none() {
+            self.stats.count(UnitCount::AssociationsRefused);
+            if let Origin::Dialled { token } = origin
+                && let Some(pool) = self.dials.remove(&token)
+            {
+                self.fail_waiting(
+                    pool,
+                    "this relay holds as many associations as it may",
+                    false,
+                );
+            }
+        }
+        self.hear();
     }
 
     /// Calls that waited go out, as far as the association takes them.
@@ -123,20 +153,27 @@ impl Loop {
         }
     }
 
+    /// Calls that waited fail, for a reason that every upstream would share.
     pub(super) fn fail_waiting(&mut self, pool_id: PoolId, text: &str, timed_out: bool) {
-        let waiting = {
-            let mut pools = self.port.pools.borrow_mut();
-            if let Some(pool) = pools.get(pool_id)
-                && pool.state == PoolState::Dialling
-            {
-                pool.state = PoolState::Down;
-            }
-            pools.take_waiting(pool_id)
-        };
-        for Waiting { call, .. } in waiting {
+        for Waiting { call, .. } in self.take_waiting(pool_id) {
             self.finish_failed(call, text, timed_out);
         }
+        self.port
+            .pools
+            .borrow_mut()
+            .dial_ended(pool_id, now(), jitter());
         self.redial_later(pool_id);
+    }
+
+    /// What waited for an association that does not come.
+    pub(super) fn take_waiting(&mut self, pool_id: PoolId) -> VecDeque<Waiting> {
+        let mut pools = self.port.pools.borrow_mut();
+        if let Some(pool) = pools.get(pool_id)
+            && pool.state == PoolState::Dialling
+        {
+            pool.state = PoolState::Down;
+        }
+        pools.take_waiting(pool_id)
     }
 
     pub(super) fn finish_failed(&mut self, call: CallId, text: &str, timed_out: bool) {

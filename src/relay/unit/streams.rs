@@ -13,7 +13,7 @@ use crate::relay::mapping::association_id;
 use crate::relay::pools::{PoolId, PoolState};
 use tokio::sync::mpsc;
 
-fn jitter() -> u32 {
+pub(super) fn jitter() -> u32 {
     let mut octets = [0; 4];
     SystemRandom.fill(&mut octets);
     u32::from_ne_bytes(octets)

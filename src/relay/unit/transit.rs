@@ -71,7 +71,11 @@ impl Loop {
                 not_delivered("this relay holds as much as it may", false),
             );
         }
-        let admission = self.port.pools.borrow_mut().admit(route, &parameters);
+        let admission = self
+            .port
+            .pools
+            .borrow_mut()
+            .admit(route, &parameters, now());
         let pool = match admission {
             Admission::Full => {
                 let text = "every set of service parameters of the route is in use";
@@ -108,7 +112,13 @@ impl Loop {
         let interval = self.look_interval();
         self.transits.look_at.get_or_insert(since + interval);
         let owner = Owner::Exchange(exchange);
-        self.calls.insert(call, Call { owner, pool });
+        let entry = Call {
+            owner,
+            pool,
+            tried: 0,
+            retried: false,
+        };
+        self.calls.insert(call, entry);
         self.place(call, pool, request);
     }
 
