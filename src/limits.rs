@@ -111,6 +111,42 @@ pub const RETAINED_STREAMS_MAX: usize = 8192;
 pub const HELD_EVENT_OCTETS: usize = 64;
 /// Octets of kept events that go out before the association is asked for room again.
 pub const REPLAY_BURST_OCTETS: usize = 128 * 1024;
+/// Payload of a discovery frame that is taken, in octets.
+pub const DISCOVERY_PAYLOAD_OCTETS_MAX: usize = 256 * 1024;
+/// Longest `corr` of a discovery exchange, in octets (NPAMP-DISC §4.2).
+pub const DISCOVERY_CORR_OCTETS_MAX: usize = 64;
+/// Longest record_id, in octets (NPAMP-DISC §5).
+pub const DISCOVERY_RECORD_ID_OCTETS_MAX: usize = 32;
+/// Longest agent_id, in octets (NPAMP-DISC §5.4).
+pub const DISCOVERY_AGENT_ID_OCTETS_MAX: usize = 64;
+/// Longest pagination cursor that is taken, in octets.
+pub const DISCOVERY_CURSOR_OCTETS_MAX: usize = 1024;
+/// Entries in a list of a discovery record or filter.
+pub const DISCOVERY_LIST_ENTRIES_MAX: usize = 256;
+/// Records, or record_ids, in one discovery frame that is taken.
+pub const DISCOVERY_RECORDS_PER_FRAME_MAX: usize = 1024;
+/// Records in one page that is sent.
+pub const DISCOVERY_PAGE_RECORDS_MAX: usize = 64;
+/// Octets of records in one page that is sent.
+pub const DISCOVERY_PAGE_OCTETS_MAX: usize = 64 * 1024;
+/// Live subscriptions of a peer per association.
+pub const DISCOVERY_SUBSCRIPTIONS_MAX: usize = 8;
+/// Pagination cursors that are known per association; the oldest are forgotten.
+pub const DISCOVERY_CURSORS_MAX: usize = 8;
+/// Discovery queries and subscriptions that may come at once on an association.
+pub const DISCOVERY_QUERIES_BURST_MAX: u32 = 32;
+/// Records of a peer that are held per association.
+pub const DISCOVERY_LEARNED_RECORDS_MAX: usize = 256;
+/// Octets of records of a peer that are held per association.
+pub const DISCOVERY_LEARNED_OCTETS_MAX: usize = 64 * 1024;
+/// Outstanding discovery queries of ours per association.
+pub const DISCOVERY_QUERIES_OUTSTANDING_MAX: usize = 64;
+/// Records of one result that is put together.
+pub const DISCOVERY_RESULT_RECORDS_MAX: usize = 4096;
+/// Octets of records of one result that is put together.
+pub const DISCOVERY_RESULT_OCTETS_MAX: usize = 1024 * 1024;
+/// Pages of one result that are asked for.
+pub const DISCOVERY_PAGES_MAX: usize = 256;
 /// Agent card, in octets.
 pub const CARD_OCTETS_MAX: usize = 1024 * 1024;
 /// Agent cards that an ingress keeps to serve them again, per unit.
@@ -233,6 +269,10 @@ pub const HTTP_IDLE_TIME: Duration = Duration::from_secs(75);
 pub const HTTP_WRITE_STALL_TIME: Duration = Duration::from_secs(60);
 /// Time a refused request body is still read, so that the client sees the answer.
 pub const HTTP_LINGER_TIME: Duration = Duration::from_secs(2);
+/// Time after which one more discovery query may come.
+pub const DISCOVERY_QUERY_TIME: Duration = Duration::from_millis(100);
+/// Time that a pagination cursor is known.
+pub const DISCOVERY_CURSOR_TIME: Duration = Duration::from_secs(60);
 /// Idle time after which a pooled connection to an agent is closed.
 pub const HTTP_POOL_IDLE_TIME: Duration = Duration::from_secs(30);
 /// Silence after which a connection is probed by TCP or HTTP/2.
@@ -288,4 +328,7 @@ const _: () = {
     assert!(RECEIVE_CREDIT_OCTETS as usize >= RECEIVE_BUFFER_OCTETS);
     assert!(RECEIVE_CREDIT_OCTETS as usize <= RECEIVE_BUFFER_OCTETS * RECEIVE_BUFFERS as usize / 4);
     assert!(CORRELATION_RANDOM_OCTETS < CORRELATION_ID_OCTETS_MAX);
+    assert!(DISCOVERY_CORR_OCTETS_MAX <= CORRELATION_ID_OCTETS_MAX);
+    assert!(DISCOVERY_PAGE_OCTETS_MAX < DISCOVERY_PAYLOAD_OCTETS_MAX);
+    assert!(DISCOVERY_PAGE_RECORDS_MAX <= DISCOVERY_RECORDS_PER_FRAME_MAX);
 };

@@ -1,13 +1,14 @@
 //! The bridge framework (NPAMP-BRIDGE) with its carriage classes' parts:
 //! BridgeEnvelope, SafetyLabel, StreamControl (NPAMP-CC-STREAM),
 //! DocumentBinding and document sets (NPAMP-CC-DOC), transport errors,
-//! correlation, and the state of exchanges and streams on both sides.
+//! correlation, discovery (NPAMP-DISC), and the state of exchanges and streams on both sides.
 //!
 //! Sans-IO. Knows no foreign protocol: the foreign message is octets that are
 //! borrowed, never parsed and never rewritten (NPAMP-BRIDGE §1).
 #![forbid(unsafe_code)]
 
 pub mod correlation;
+pub mod discovery;
 pub mod document;
 pub mod document_binding;
 pub mod document_set;
