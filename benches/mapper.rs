@@ -52,6 +52,7 @@ impl Pair {
                 peer: "ed25519:peer".into(),
                 document_binding: None,
                 carries_a2a: true,
+                discovery: false,
                 hello: true,
                 parameters: ServiceParameters::default(),
             };

@@ -6,6 +6,7 @@ use npamp_relay::edge::files::{self, FileError};
 use npamp_relay::engine::clock::SystemRandom;
 use npamp_relay::link::config::{self, Verify};
 use npamp_relay::relay::context::load_identity;
+use npamp_relay::wire::ChannelId;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use std::path::Path;
@@ -87,7 +88,7 @@ pub fn client(pinned: bool, roots: Option<&Path>) -> Result<Arc<ClientConfig>, T
 
 /// What an initiator's HELLO says: the link's server name (ruling R12).
 pub fn initiator_association(server_name: &str) -> Arc<AssociationConfig> {
-    let mut config = AssociationConfig::new(HelloMode::Required);
+    let mut config = bridge_alone();
     config
         .params
         .push(("server-name".into(), ParamValue::Text(server_name.into())));
@@ -96,5 +97,12 @@ pub fn initiator_association(server_name: &str) -> Arc<AssociationConfig> {
 
 /// What the responder's HELLO says.
 pub fn responder_association() -> Arc<AssociationConfig> {
-    Arc::new(AssociationConfig::new(HelloMode::Required))
+    Arc::new(bridge_alone())
+}
+
+/// What a relay would say on the Discovery channel is no part of a measurement.
+fn bridge_alone() -> AssociationConfig {
+    let mut config = AssociationConfig::new(HelloMode::Required);
+    config.channels = vec![ChannelId::BRIDGE];
+    config
 }

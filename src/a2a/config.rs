@@ -1,5 +1,6 @@
 //! What a mapper is told at start-up.
 
+use crate::bridge::discovery::responder::Bounds;
 use crate::bridge::safety::EffectSet;
 use crate::limits;
 use std::time::Duration;
@@ -48,6 +49,26 @@ pub struct MapperConfig {
     pub foreign_message_octets: usize,
     /// Streams that outlive their association.
     pub stream: StreamConfig,
+    /// Discovery.
+    pub discovery: DiscoveryConfig,
+}
+
+/// What is done on the Discovery channel (NPAMP-DISC).
+#[derive(Debug, Clone)]
+pub struct DiscoveryConfig {
+    /// Whether whoever dialled asks to be told what its peer carries.
+    pub subscribe: bool,
+    /// What a peer may ask for.
+    pub bounds: Bounds,
+}
+
+impl Default for DiscoveryConfig {
+    fn default() -> Self {
+        Self {
+            subscribe: true,
+            bounds: Bounds::default(),
+        }
+    }
 }
 
 /// How long and how much of a stream is kept (NPAMP-CC-STREAM §6.1).
@@ -102,6 +123,7 @@ impl Default for MapperConfig {
             association_octets: limits::ASSOCIATION_OCTETS_MAX,
             foreign_message_octets: limits::FOREIGN_MESSAGE_OCTETS_MAX,
             stream: StreamConfig::default(),
+            discovery: DiscoveryConfig::default(),
         }
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::a2a::streams::{MapperId, StreamKey};
 use crate::bridge::correlation::CorrelationId;
+use crate::bridge::discovery::{ErrorCode, Filter, Record};
 use crate::bridge::document_binding::DigestAlgorithm;
 use crate::bridge::safety::{Effect, EffectSet, SafetyLabel};
 use bytes::Bytes;
@@ -73,6 +74,8 @@ pub struct AssociationInfo {
     pub document_binding: Option<u16>,
     /// Whether the peer's HELLO lists A2A (0x02), or the association has no HELLO (ruling R6).
     pub carries_a2a: bool,
+    /// Whether both peers' HELLOs list the Discovery channel.
+    pub discovery: bool,
     /// Whether a HELLO was exchanged; without it the A2A version follows the method spelling.
     pub hello: bool,
     /// Service parameters the initiator stated (ruling R13).
@@ -98,6 +101,14 @@ pub enum CallRequest {
     },
     /// The public agent card.
     Card,
+    /// The peer's own records (NPAMP-DISC §6). Answered by [`CallEvent::Records`] or
+    /// [`CallEvent::DiscoveryError`].
+    Discover {
+        /// Which.
+        filter: Filter,
+        /// Records that are not known here may be left out.
+        tolerant: bool,
+    },
     /// What a peer asked of this relay, which passes it on to an upstream.
     Transit {
         /// What to carry.
@@ -166,6 +177,15 @@ pub enum CallEvent {
         /// Detached proofs by index.
         proofs: Vec<DetachedProof>,
     },
+    /// The peer's records that the filter admits, in the order that they came.
+    Records(Vec<Record>),
+    /// The peer refused a discovery query, or its answer is no answer (NPAMP-DISC §9).
+    DiscoveryError {
+        /// Which error.
+        code: ErrorCode,
+        /// As the peer wrote it, control characters included.
+        reason: String,
+    },
     /// A failure below JSON-RPC (ruling R14); the last event, also in mid-stream.
     TransportError(TransportError),
     /// One stream event, verbatim (BRIDGE_STREAM_DATA).
@@ -196,7 +216,7 @@ impl CallRequest {
     pub fn octets(&self) -> usize {
         match self {
             Self::Request { object } | Self::Notification { object } => object.len(),
-            Self::Card => 0,
+            Self::Card | Self::Discover { .. } => 0,
             Self::Transit { action, .. } => action.octets(),
         }
     }
@@ -219,6 +239,8 @@ impl CallEvent {
             } => document.len() + proofs.iter().map(|proof| proof.octets.len()).sum::<usize>(),
             Self::Accepted
             | Self::DocumentBegun
+            | Self::Records(_)
+            | Self::DiscoveryError { .. }
             | Self::TransportError(_)
             | Self::StreamEnd { object: None, .. } => 0,
         }
@@ -351,6 +373,13 @@ pub enum AgentEvent {
     StreamEvent(Bytes),
     /// The agent closed its stream in order. Last event.
     StreamEnd,
+    /// No connection to the agent came about. Last event.
+    Unreachable {
+        /// Short text for the transport error.
+        message: String,
+        /// It was a deadline.
+        timed_out: bool,
+    },
     /// No reply or no orderly end. Last event.
     Failed {
         /// Short text for the transport error.
@@ -379,7 +408,9 @@ impl AgentEvent {
             Self::Body { body, .. } => body.len(),
             Self::StreamEvent(object) => object.len(),
             Self::Upstream(event) => event.octets(),
-            Self::StreamOpen | Self::StreamEnd | Self::Failed { .. } => 0,
+            Self::StreamOpen | Self::StreamEnd | Self::Unreachable { .. } | Self::Failed { .. } => {
+                0
+            }
         }
     }
 
@@ -388,7 +419,10 @@ impl AgentEvent {
         match self {
             Self::StreamOpen | Self::StreamEvent(_) => false,
             Self::Upstream(event) => event.is_last(),
-            Self::Body { .. } | Self::StreamEnd | Self::Failed { .. } => true,
+            Self::Body { .. }
+            | Self::StreamEnd
+            | Self::Unreachable { .. }
+            | Self::Failed { .. } => true,
         }
     }
 }
@@ -402,6 +436,12 @@ pub trait AgentDirectory {
     /// names; a directory that knows no routes leads to agents only.
     fn target_for(&self, server_name: &str) -> Option<Target> {
         self.agent_for(server_name).map(Target::Agent)
+    }
+
+    /// The name under which discovery shows what the server name leads to; none
+    /// where it leads nowhere.
+    fn name_for(&self, server_name: &str) -> Option<String> {
+        self.target_for(server_name).map(|_| server_name.to_owned())
     }
 }
 
@@ -503,8 +543,8 @@ pub struct Place {
     pub home: MapperId,
 }
 
-/// What mappers of a process tell each other about a stream that one of them
-/// keeps while its consumer came back to another.
+/// What mappers of a process tell each other: about a stream that one of them keeps
+/// while its consumer came back to another, and about agents.
 #[derive(Debug)]
 pub enum StreamMessage {
     /// A resume request that passed the checks of its own association.
@@ -519,6 +559,13 @@ pub enum StreamMessage {
         place: Place,
         /// The consumer cancels it.
         cancel: bool,
+    },
+    /// An agent has turned out to be out of reach, or to be back (NPAMP-DISC §7.2).
+    Reach {
+        /// The agent.
+        agent: usize,
+        /// It is back.
+        reached: bool,
     },
     /// The exchange that resumed a stream is answered.
     Settled {

@@ -3,6 +3,8 @@
 
 use crate::a2a::json_rpc::ScanError;
 use crate::a2a::method::Operation;
+use crate::bridge::discovery::FrameError;
+use crate::bridge::discovery::error::ErrorReason;
 use crate::bridge::document::DocumentError;
 use crate::bridge::error::BridgeError;
 use crate::bridge::transport_error::TransportCode;
@@ -89,6 +91,15 @@ reasons! {
         /// A resume request whose cursor is beyond what was sent.
         #[error("the cursor is beyond what was sent")]
         CursorAhead => "cursor_ahead",
+        /// The peer's own records name other protocols only.
+        #[error("the peer advertises no A2A")]
+        ProtocolNotAdvertised => "protocol_not_advertised",
+        /// The peer's own records name other carriage classes only.
+        #[error("the peer advertises no documents")]
+        DocumentsNotAdvertised => "documents_not_advertised",
+        /// A discovery query to a peer without the Discovery channel.
+        #[error("the peer does not offer the Discovery channel")]
+        NoDiscovery => "no_discovery",
         /// Too many outstanding exchanges.
         #[error("too many outstanding exchanges")]
         ExchangesFull => "exchanges_full",
@@ -118,10 +129,14 @@ impl Refusal {
             | Self::ControlMisplaced
             | Self::CorrelationOutstanding => TransportCode::ENVELOPE_MALFORMED,
             Self::BindingMalformed | Self::BindingOnRequest => TransportCode::BINDING_MALFORMED,
-            Self::ProtocolNotCarried => TransportCode::PROTOCOL_UNSUPPORTED,
+            Self::ProtocolNotCarried | Self::ProtocolNotAdvertised => {
+                TransportCode::PROTOCOL_UNSUPPORTED
+            }
             Self::MethodUnknown
             | Self::MethodTooLong
             | Self::NoDocumentAgreement
+            | Self::DocumentsNotAdvertised
+            | Self::NoDiscovery
             | Self::DiscoveryChannel => TransportCode::METHOD_UNSUPPORTED,
             Self::SafetyPolicy => TransportCode::SAFETY_POLICY,
             Self::NotResumable | Self::CursorAhead => TransportCode::NOT_RESUMABLE,
@@ -176,7 +191,7 @@ reasons! {
         AssociationUnknown => "association_unknown",
         /// A frame on a channel that carries no bridge frames.
         Channel => "channel",
-        /// A discovery frame.
+        /// A malformed or unadvertised discovery frame that is owed no answer.
         Discovery => "discovery",
         /// A frame type outside the Bridge namespace; answered with ERROR.
         NotABridgeFrame => "not_a_bridge_frame",
@@ -226,6 +241,50 @@ reasons! {
         Evicted => "evicted",
         /// A stream in transit ended because too much of it waited to be passed on.
         Lagged => "lagged",
+    }
+}
+
+reasons! {
+    /// What happens on the Discovery channel (NPAMP-DISC).
+    pub enum DiscoveryEvent {
+        /// DISCO_QUERY of a peer, further pages included.
+        QueryReceived => "query_received",
+        /// DISCO_SUBSCRIBE of a peer.
+        SubscribeReceived => "subscribe_received",
+        /// DISCO_UNSUBSCRIBE of a peer.
+        UnsubscribeReceived => "unsubscribe_received",
+        /// DISCO_ANNOUNCE of a peer.
+        AnnounceReceived => "announce_received",
+        /// DISCO_RESULT of a peer.
+        ResultReceived => "result_received",
+        /// DISCO_UPDATE of a peer.
+        UpdateReceived => "update_received",
+        /// DISCO_QUERY to a peer.
+        QuerySent => "query_sent",
+        /// DISCO_SUBSCRIBE to a peer.
+        SubscribeSent => "subscribe_sent",
+        /// DISCO_RESULT to a peer.
+        ResultSent => "result_sent",
+        /// DISCO_UPDATE to a peer.
+        UpdateSent => "update_sent",
+        /// DISCO_ANNOUNCE to a peer.
+        AnnounceSent => "announce_sent",
+        /// A record of a peer is new or replaces another.
+        RecordTaken => "record_taken",
+        /// A record of a peer whose revision is not greater than the one that is held.
+        RecordStale => "record_stale",
+        /// A record of a peer whose kind is not known.
+        RecordUnknownKind => "record_unknown_kind",
+        /// A record of a peer that there is no room for.
+        RecordOverBound => "record_over_bound",
+        /// A peer withdrew a record that was held.
+        RecordWithdrawn => "record_withdrawn",
+        /// A reply, update or unsubscription whose `corr` nobody knows.
+        Unmatched => "unmatched",
+        /// The record of an agent that cannot be reached was withdrawn.
+        AgentWithdrawn => "agent_withdrawn",
+        /// The record of an agent that answers again was put back.
+        AgentReturned => "agent_returned",
     }
 }
 
@@ -339,6 +398,18 @@ pub struct MapperStats {
     pub replay_octets: Gauge,
     /// Exchanges of peers that are outstanding with an upstream.
     pub transits: Gauge,
+    /// The Discovery channel.
+    pub discovery: Counters<DiscoveryEvent>,
+    /// Malformed discovery payloads, whatever became of them.
+    pub discovery_malformed: Counters<FrameError>,
+    /// DISCO_ERROR to peers.
+    pub discovery_errors_sent: Counters<ErrorReason>,
+    /// DISCO_ERROR of peers.
+    pub discovery_errors_received: Counters<ErrorReason>,
+    /// Records of peers that are held.
+    pub discovery_records: Gauge,
+    /// Live subscriptions of peers.
+    pub discovery_subscriptions: Gauge,
 }
 
 #[cfg(test)]

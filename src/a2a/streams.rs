@@ -8,6 +8,7 @@ use crate::a2a::port::ExchangeId;
 use crate::bridge::correlation::CorrelationId;
 use crate::limits::REPLAY_PROCESS_OCTETS_MAX;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Names a mapper of this process.
@@ -39,6 +40,8 @@ pub struct StreamKey {
 pub struct StreamRegistry {
     homes: Mutex<HashMap<StreamKey, StreamHome>>,
     octets: OctetBudget,
+    /// One more than the greatest mapper that takes part.
+    mappers: AtomicUsize,
 }
 
 impl Default for StreamRegistry {
@@ -53,7 +56,19 @@ impl StreamRegistry {
         Self {
             homes: Mutex::default(),
             octets: OctetBudget::new(octets_max),
+            mappers: AtomicUsize::new(0),
         }
+    }
+
+    /// A mapper takes part; mappers are numbered from 0.
+    pub fn join(&self, mapper: MapperId) {
+        self.mappers.fetch_max(mapper.0 + 1, Ordering::Relaxed);
+    }
+
+    /// The mappers that take part beside `mapper`.
+    pub fn others(&self, mapper: MapperId) -> impl Iterator<Item = MapperId> + use<> {
+        let mappers = self.mappers.load(Ordering::Relaxed);
+        (0..mappers).map(MapperId).filter(move |&id| id != mapper)
     }
 
     /// Octets that kept events may use.

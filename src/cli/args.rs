@@ -19,6 +19,7 @@ Examples:
   npamp-relay call npamp://relay.example:7443 tasks/get --params '{\"id\":\"1\"}'
   npamp-relay call npamp://relay.example:7443 --data @request.json
   npamp-relay call npamp://relay.example:7443 --card --docbind 0x00d0
+  npamp-relay call npamp://relay.example:7443 --discover --kind agent
   npamp-relay call npamp://10.0.0.7:7443 --server-name literature.relay.example \\
     --tls-ca cert.pem --identity identity.pem message/send --params -";
 
@@ -106,9 +107,13 @@ fn tlv_type(text: &str) -> Result<u16, String> {
     number.ok_or_else(|| "not a TLV type, such as 0x00d0".to_owned())
 }
 
+/// What `call` does but for --discover. An option of --discover conflicts with these rather
+/// than require it: clap waives a requirement that conflicts with what is given.
+const OTHER_CALLS: [&str; 4] = ["method", "method_name", "data", "card"];
+
 /// `call`: one exchange with an N-PAMP responder.
 #[derive(Debug, Clone, Args)]
-#[command(group(ArgGroup::new("what").required(true).args(["method", "method_name", "data", "card"])))]
+#[command(group(ArgGroup::new("what").required(true).args(["method", "method_name", "data", "card", "discover"])))]
 pub struct CallArgs {
     /// Where to: `npamp://host:port`
     #[arg(value_name = "URL")]
@@ -120,7 +125,7 @@ pub struct CallArgs {
     #[arg(long = "method", value_name = "NAME")]
     pub method_name: Option<String>,
     /// The method's parameters as JSON, `@file`, or `-` for standard input
-    #[arg(long, value_name = "JSON", conflicts_with_all = ["data", "card"])]
+    #[arg(long, value_name = "JSON", conflicts_with_all = ["data", "card", "discover"])]
     pub params: Option<String>,
     /// The whole JSON-RPC object, carried octet for octet: JSON, `@file`, or `-` for standard input
     #[arg(long, value_name = "JSON")]
@@ -128,6 +133,24 @@ pub struct CallArgs {
     /// Fetch the agent card; both ends must state the same --docbind
     #[arg(long, requires = "docbind")]
     pub card: bool,
+    /// List what the responder carries for us: protocols, carriage classes, agents
+    ///
+    /// It says what it carries on this very association: documents are among
+    /// that only with the same --docbind.
+    #[arg(long)]
+    pub discover: bool,
+    /// With --discover: only records of this kind; may be repeated
+    #[arg(long, value_name = "KIND", value_enum, conflicts_with_all = OTHER_CALLS)]
+    pub kind: Vec<Kind>,
+    /// With --discover: of tools and agents, only those whose name begins so
+    #[arg(long, value_name = "TEXT", conflicts_with_all = OTHER_CALLS)]
+    pub prefix: Option<String>,
+    /// With --discover: leave out records that cannot be represented, rather than fail
+    #[arg(long, conflicts_with_all = OTHER_CALLS)]
+    pub tolerant: bool,
+    /// With --discover: JSON, a record to a line
+    #[arg(long, conflicts_with_all = OTHER_CALLS)]
+    pub json: bool,
     /// The name that selects the agent and that the certificate must cover; the URL's host by default
     #[arg(long, value_name = "NAME")]
     pub server_name: Option<String>,
@@ -155,6 +178,19 @@ pub struct CallArgs {
     /// Seconds without a reply or an event after which to give up
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub timeout: Duration,
+}
+
+/// `--kind`: a kind of record (NPAMP-DISC §5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// What can be carried
+    Protocol,
+    /// How it can be carried
+    CarriageClass,
+    /// What can be invoked
+    Tool,
+    /// Who can be reached
+    Agent,
 }
 
 /// `--hello`, spelled as in the configuration.

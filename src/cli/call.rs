@@ -2,9 +2,10 @@
 //! printed. The exchange itself is the relay's.
 
 use super::CliError;
-use super::args::{CallArgs, Hello};
+use super::args::{CallArgs, Hello, Kind};
 use super::config::values;
 use crate::a2a::port::{CallRequest, ServiceParameters};
+use crate::bridge::discovery::{Filter, RecordKind};
 use crate::edge::files;
 use crate::limits;
 use crate::relay::settings::{HelloMode, RouteSettings, TlsVerify, UpstreamSettings};
@@ -119,6 +120,26 @@ fn request(args: &CallArgs) -> Result<CallRequest, CliError> {
     if args.card {
         return Ok(CallRequest::Card);
     }
+    if args.discover {
+        let kinds: Vec<RecordKind> = args
+            .kind
+            .iter()
+            .map(|kind| match kind {
+                Kind::Protocol => RecordKind::PROTOCOL,
+                Kind::CarriageClass => RecordKind::CARRIAGE_CLASS,
+                Kind::Tool => RecordKind::TOOL,
+                Kind::Agent => RecordKind::AGENT,
+            })
+            .collect();
+        return Ok(CallRequest::Discover {
+            filter: Filter {
+                kinds: (!kinds.is_empty()).then_some(kinds),
+                protocol_ids: None,
+                name_prefix: args.prefix.clone(),
+            },
+            tolerant: args.tolerant,
+        });
+    }
     let object = if let Some(data) = &args.data {
         text_of(data, "--data")?
     } else {
@@ -231,6 +252,32 @@ mod tests {
         assert_eq!(call.route.hello, HelloMode::Required);
     }
 
+    /// NPAMP-DISC §6.1: the filter, and nothing else beside it.
+    #[test]
+    fn discovery() {
+        let url = "npamp://relay.example:7443";
+        let more = ["--kind", "agent", "--kind", "carriage-class"];
+        let prefix = ["--prefix", "lit", "--tolerant", "--json"];
+        let call = plan(&[&[url, "--discover"], &more[..], &prefix[..]].concat()).unwrap();
+        let CallRequest::Discover { filter, tolerant } = call.request else {
+            panic!()
+        };
+        assert!(tolerant);
+        assert_eq!(
+            filter,
+            Filter {
+                kinds: Some(vec![RecordKind::AGENT, RecordKind::CARRIAGE_CLASS]),
+                protocol_ids: None,
+                name_prefix: Some("lit".into()),
+            }
+        );
+        let call = plan(&[url, "--discover"]).unwrap();
+        let CallRequest::Discover { filter, tolerant } = call.request else {
+            panic!()
+        };
+        assert_eq!((filter, tolerant), (Filter::default(), false));
+    }
+
     /// Ruling R6; R12 for the pinned case.
     #[test]
     fn hello_modes() {
@@ -255,6 +302,10 @@ mod tests {
             &["npamp://127.0.0.1:1", "x"],
             &[url, "x", "--card", "--docbind", "0x00d0"],
             &[url, "--card"],
+            &[url, "--discover", "x"],
+            &[url, "--discover", "--kind", "5"],
+            &[url, "x", "--kind", "agent"],
+            &[url, "x", "--json"],
             &[url, "x", "--data", "{}"],
             &[url, "x", "--params", "{"],
             &[url, "--data", "{}"],

@@ -10,6 +10,7 @@ pub mod check;
 pub mod config;
 pub mod conformance_adapter;
 pub mod demo;
+mod discover;
 pub mod identity;
 mod run;
 mod serve;

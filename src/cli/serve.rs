@@ -5,6 +5,7 @@ use super::args::{CallArgs, DemoArgs};
 use super::call::{CallPlan, one_line};
 use super::config;
 use super::demo::Demo;
+use super::discover;
 use crate::a2a::port::CallEvent;
 use crate::bridge::transport_error::TransportCode;
 use crate::crypto::Identity;
@@ -144,12 +145,12 @@ pub fn call(args: &CallArgs) -> Result<(), CliError> {
             },
         ))),
     });
-    let outcome = hear(&heard, plan.timeout);
+    let outcome = hear(&heard, plan.timeout, args.json);
     let stopped = relay.shut_down().map_err(failed);
     outcome.and(stopped)
 }
 
-fn hear(heard: &mpsc::Receiver<CallEvent>, timeout: Duration) -> Result<(), CliError> {
+fn hear(heard: &mpsc::Receiver<CallEvent>, timeout: Duration, json: bool) -> Result<(), CliError> {
     let mut stdout = std::io::stdout().lock();
     let mut line = |octets: &[u8]| {
         writeln!(stdout, "{}", one_line(octets))
@@ -199,6 +200,18 @@ fn hear(heard: &mpsc::Receiver<CallEvent>, timeout: Duration) -> Result<(), CliE
             CallEvent::ErrorResponse(object) | CallEvent::StreamError { object, .. } => {
                 line(&object)?;
                 return Err(CliError("the agent answered with an error".into()));
+            }
+            CallEvent::Records(records) => {
+                let text = if json {
+                    discover::json_lines(&records)
+                } else {
+                    discover::table(&records)
+                };
+                return text.lines().try_for_each(|text| line(text.as_bytes()));
+            }
+            CallEvent::DiscoveryError { code, reason } => {
+                let reason = discover::plain(&reason);
+                return Err(CliError(format!("{code} ({}): {reason}", code.0)));
             }
             CallEvent::TransportError(error) => {
                 return Err(CliError(format!(

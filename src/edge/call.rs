@@ -231,7 +231,8 @@ fn event_octets(event: &CallEvent) -> usize {
         CallEvent::StreamEnd { object, .. } => object.as_ref().map_or(0, bytes::Bytes::len),
         CallEvent::Document { .. } => event.octets(),
         CallEvent::TransportError(error) => error.message.len(),
-        CallEvent::Accepted | CallEvent::DocumentBegun => 0,
+        CallEvent::DiscoveryError { reason, .. } => reason.len(),
+        CallEvent::Accepted | CallEvent::DocumentBegun | CallEvent::Records(_) => 0,
     }
 }
 

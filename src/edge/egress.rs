@@ -147,13 +147,14 @@ impl Egress {
             }
         };
         if let Err(failure) = failure {
-            news.last(
-                failure.outcome,
-                AgentEvent::Failed {
-                    message: failure.message,
-                    timed_out: failure.outcome == AgentOutcome::TimedOut,
-                },
-            );
+            let timed_out = failure.outcome == AgentOutcome::TimedOut;
+            let message = failure.message;
+            let event = if failure.unconnected {
+                AgentEvent::Unreachable { message, timed_out }
+            } else {
+                AgentEvent::Failed { message, timed_out }
+            };
+            news.last(failure.outcome, event);
         }
     }
 

@@ -12,6 +12,8 @@ pub(super) struct AgentFailure {
     pub(super) outcome: AgentOutcome,
     pub(super) message: String,
     pub(super) detail: String,
+    /// No connection to the agent came about.
+    pub(super) unconnected: bool,
 }
 
 impl AgentFailure {
@@ -20,6 +22,7 @@ impl AgentFailure {
             outcome,
             message: message.into(),
             detail: String::new(),
+            unconnected: false,
         }
     }
 
@@ -68,6 +71,7 @@ impl AgentFailure {
             outcome,
             message,
             detail: chain(error),
+            unconnected: error.is_connect(),
         }
     }
 }

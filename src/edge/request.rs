@@ -171,9 +171,15 @@ impl Ingress {
                 | CallEvent::StreamEnd { .. }
                 | CallEvent::StreamError { .. }),
             ) => Ok(self.stream(call, Some(event), account)),
-            Some(CallEvent::Document { .. } | CallEvent::DocumentBegun) => Err(
-                Failure::not_delivered("a document is no JSON-RPC reply", false),
-            ),
+            Some(
+                CallEvent::Document { .. }
+                | CallEvent::DocumentBegun
+                | CallEvent::Records(_)
+                | CallEvent::DiscoveryError { .. },
+            ) => Err(Failure::not_delivered(
+                "a document or a record is no JSON-RPC reply",
+                false,
+            )),
             None => Err(Failure::not_delivered("the call was given up", false)),
         }
     }

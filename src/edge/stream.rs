@@ -140,7 +140,13 @@ impl StreamBody {
                 );
                 self.end = Some(StreamOutcome::Aborted);
             }
-            Some(CallEvent::Accepted | CallEvent::Document { .. } | CallEvent::DocumentBegun) => {
+            Some(
+                CallEvent::Accepted
+                | CallEvent::Document { .. }
+                | CallEvent::DocumentBegun
+                | CallEvent::Records(_)
+                | CallEvent::DiscoveryError { .. },
+            ) => {
                 tracing::warn!(request = self.request, "no stream event in mid-stream");
                 self.end = Some(StreamOutcome::Aborted);
             }

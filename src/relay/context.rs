@@ -265,6 +265,14 @@ impl AgentDirectory for Agents {
             .map(|(_, target)| *target)
             .or(self.default)
     }
+
+    fn name_for(&self, server_name: &str) -> Option<String> {
+        let target = self.target_for(server_name)?;
+        let mut names = self.names.iter();
+        let name = names.find(|(name, named)| *named == target && name != INBOUND_REST);
+        // A route for whatever has no other target has no name of its own.
+        Some(name.map_or_else(|| server_name.to_owned(), |(name, _)| name.clone()))
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! the worker, and a unit whose worker takes no more stops its sources.
 
 use super::settings::Settings;
-use crate::a2a::config::MapperConfig;
+use crate::a2a::config::{DiscoveryConfig, MapperConfig};
 use crate::a2a::mapper::Mapper;
 use crate::a2a::port::{AssociationId, CallId, ExchangeId, Input, Output};
 use crate::a2a::streams::MapperId;
@@ -52,6 +52,11 @@ pub fn mapper_config(settings: &Settings) -> MapperConfig {
         association_octets: settings.limits.association_octets,
         foreign_message_octets: settings.limits.foreign_message_octets,
         stream: settings.stream.clone(),
+        discovery: DiscoveryConfig {
+            // A relay that only makes one call of its own has no use for it.
+            subscribe: !settings.ingresses.is_empty() || !settings.listeners.is_empty(),
+            ..DiscoveryConfig::default()
+        },
         ..MapperConfig::default()
     }
 }

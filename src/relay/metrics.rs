@@ -300,6 +300,44 @@ fn register_mappers(registry: &Registry, mappers: &[Arc<MapperStats>]) -> Regist
         "event",
         resumption
     );
+    sum!(
+        "discovery",
+        "What happens on the Discovery channel",
+        "event",
+        discovery
+    );
+    sum!(
+        "discovery_malformed",
+        "Malformed discovery payloads",
+        "reason",
+        discovery_malformed
+    );
+    sum!(
+        "discovery_errors_sent",
+        "DISCO_ERROR frames to peers",
+        "code",
+        discovery_errors_sent
+    );
+    sum!(
+        "discovery_errors_received",
+        "DISCO_ERROR frames of peers",
+        "code",
+        discovery_errors_received
+    );
+    level(
+        registry,
+        mappers,
+        "discovery_records",
+        "Records of peers that are held",
+        |mapper| &mapper.discovery_records,
+    )?;
+    level(
+        registry,
+        mappers,
+        "discovery_subscriptions",
+        "Live subscriptions of peers",
+        |mapper| &mapper.discovery_subscriptions,
+    )?;
     level(
         registry,
         mappers,

@@ -426,6 +426,7 @@ impl Loop {
             carries_a2a: peer.hello.is_none()
                 || (peer.selects(u64::from(PROTOCOL_A2A))
                     && peer.selects(u64::from(ChannelId::BRIDGE.0))),
+            discovery: peer.hello.is_some() && peer.selects(u64::from(ChannelId::DISCOVERY.0)),
             hello: peer.hello.is_some(),
             parameters,
         };

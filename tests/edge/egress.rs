@@ -119,6 +119,14 @@ impl Bench {
         }
     }
 
+    /// No connection came about, which discovery wants to know (NPAMP-DISC §7.2).
+    async fn unreachable(&mut self) -> (String, bool) {
+        match self.event().await {
+            AgentEvent::Unreachable { message, timed_out } => (message, timed_out),
+            other => panic!("{other:?}"),
+        }
+    }
+
     async fn body(&mut self) -> (u16, String, Option<String>, Bytes) {
         match self.event().await {
             AgentEvent::Body {
@@ -467,7 +475,7 @@ fn an_agent_that_is_not_there() {
         })
         .await;
         bench.request("{}");
-        let (message, timed_out) = bench.failed().await;
+        let (message, timed_out) = bench.unreachable().await;
         assert!(message.contains("connection refused"), "{message}");
         assert!(!message.contains("127.0.0.1"), "{message}");
         assert!(!timed_out);
@@ -486,7 +494,7 @@ fn an_agent_that_stalls_in_its_handshake() {
         .await;
         bench.request("{}");
         let _stalled = bench.accept().await;
-        let (_, timed_out) = bench.failed().await;
+        let (_, timed_out) = bench.unreachable().await;
         assert!(timed_out);
         bench.over(AgentOutcome::TimedOut).await;
     });
@@ -861,7 +869,7 @@ fn https_by_alpn_and_only_with_trust() {
                 let (stream, _) = soon(bench.agent.accept()).await.unwrap();
                 let accepted = soon(acceptor.accept(stream)).await;
                 if !trusted {
-                    bench.failed().await;
+                    bench.unreachable().await;
                     bench.over(AgentOutcome::Connect).await;
                 } else if alpn == "h2" {
                     tokio::task::spawn_local(serve_http2(accepted.unwrap()));

@@ -68,7 +68,9 @@ impl Call {
     pub fn object(&self) -> &Bytes {
         match &self.request {
             CallRequest::Request { object } | CallRequest::Notification { object } => object,
-            CallRequest::Card => panic!("a card call has no object"),
+            CallRequest::Card | CallRequest::Discover { .. } => {
+                panic!("the call has no object")
+            }
             CallRequest::Transit { .. } => panic!("no edge makes such a call"),
         }
     }

@@ -37,6 +37,7 @@ pub fn info(side: Side) -> AssociationInfo {
         peer: "ed25519:peer".into(),
         document_binding: Some(DOCBIND),
         carries_a2a: true,
+        discovery: false,
         hello: true,
         parameters: ServiceParameters::default(),
     }

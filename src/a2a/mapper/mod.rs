@@ -1,13 +1,14 @@
 //! The mapper: calls of an ingress become bridge requests, requests of a peer
 //! become dispatches to an egress, and answers go back. Serves NPAMP-MAP-A2A
-//! with NPAMP-CC-JSONRPC, NPAMP-CC-STREAM and NPAMP-CC-DOC; both roles on any
-//! association (NPAMP-BRIDGE §5).
+//! with NPAMP-CC-JSONRPC, NPAMP-CC-STREAM and NPAMP-CC-DOC, and NPAMP-DISC; both
+//! roles on any association (NPAMP-BRIDGE §5).
 //!
 //! Sans-IO: inputs are values, outputs are polled, time and randomness are
 //! arguments. Never blocks and never waits: backpressure stops the sources of
 //! its inputs. Foreign messages are handed on as they came, by reference.
 
 mod admission;
+mod discovery;
 mod documents;
 mod labelling;
 mod parked;
@@ -37,6 +38,7 @@ use crate::bridge::transport_error::TransportCode;
 use crate::crypto::Random;
 use crate::wire::ChannelId;
 use bytes::Bytes;
+use discovery::Capabilities;
 use parked::Parked;
 use requester::Call;
 use responder::{Exchange, Slot};
@@ -57,6 +59,10 @@ pub struct Mapper {
     stats: Arc<MapperStats>,
     associations: HashMap<AssociationId, Association>,
     calls: HashMap<CallId, (AssociationId, CorrelationId)>,
+    /// Calls that are discovery queries.
+    discoveries: HashMap<CallId, (AssociationId, CorrelationId)>,
+    /// Agents that no connection came about to, and that have not answered since.
+    unreachable: HashSet<usize>,
     exchanges: HashMap<ExchangeId, Exchange>,
     next_exchange: u64,
     /// Streams that we produce and can send again.
@@ -81,6 +87,8 @@ struct Association {
     notifications: HashSet<ExchangeId>,
     /// Foreign-message octets held.
     octets: usize,
+    /// Present where both peers have the Discovery channel.
+    capabilities: Option<Box<Capabilities>>,
 }
 
 impl Association {
@@ -111,6 +119,8 @@ impl Mapper {
             stats: Arc::default(),
             associations: HashMap::new(),
             calls: HashMap::new(),
+            discoveries: HashMap::new(),
+            unreachable: HashSet::new(),
             exchanges: HashMap::new(),
             next_exchange: 1,
             retained: Retained::default(),
@@ -133,7 +143,7 @@ impl Mapper {
 
     /// Calls and dispatches outstanding, notifications included.
     pub fn outstanding(&self) -> usize {
-        self.calls.len() + self.exchanges.len()
+        self.calls.len() + self.discoveries.len() + self.exchanges.len()
     }
 
     /// Foreign-message octets held for one association.
@@ -155,6 +165,7 @@ impl Mapper {
                 if let Some(lost) = replaces {
                     self.unpark(lost, association, now);
                 }
+                self.discovery_up(association, random);
             }
             Input::Down {
                 association,
@@ -171,7 +182,11 @@ impl Mapper {
                 call,
                 request,
             } => self.call(association, call, request, now, random),
-            Input::CallGone { call } => self.call_gone(call, now),
+            Input::CallGone { call } => {
+                if !self.discover_gone(call) {
+                    self.call_gone(call, now);
+                }
+            }
             Input::Agent { exchange, event } => self.agent(exchange, event, now),
             Input::Room { association } => self.room(association, now),
             Input::GiveUp { association } => self.give_up(association, now),
@@ -182,6 +197,9 @@ impl Mapper {
                 place,
                 cancel,
             }) => self.leave(exchange, &key, place, cancel, now),
+            Input::Stream(StreamMessage::Reach { agent, reached }) => {
+                self.set_reach(agent, reached);
+            }
             Input::Stream(StreamMessage::Settled {
                 association,
                 correlation_id,
@@ -237,6 +255,7 @@ impl Mapper {
                 discovery: ResponderTable::default(),
                 notifications: HashSet::new(),
                 octets: 0,
+                capabilities: None,
             },
         );
     }
@@ -245,6 +264,7 @@ impl Mapper {
         let Some(mut association) = self.associations.remove(&id) else {
             return;
         };
+        self.discovery_down(&mut association, reason);
         let held = association.octets;
         self.budget.give(held);
         self.stats.octets.sub(held as u64);
@@ -283,7 +303,7 @@ impl Mapper {
         if channel == ChannelId::DISCOVERY {
             // DISC and BRIDGE frame types collide there (ruling R10).
             if !octets.starts_with(&[0x00, 0x10]) {
-                return self.stats.dropped.count(Dropped::Discovery);
+                return self.discovery_frame(id, frame_type, octets, now);
             }
         } else if channel != ChannelId::BRIDGE {
             return self.stats.dropped.count(Dropped::Channel);

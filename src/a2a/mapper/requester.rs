@@ -128,6 +128,10 @@ impl Mapper {
             }
             CallRequest::Card => (DispatchAction::Card, Labelling::Table),
             CallRequest::Transit { action, label } => (action, Labelling::AsReceived(label)),
+            CallRequest::Discover { filter, tolerant } => {
+                let result = self.call_discover(association, call, filter, tolerant, random);
+                return self.refuse_call(call, result);
+            }
         };
         let result = match action {
             DispatchAction::Request { object } => {
@@ -138,6 +142,10 @@ impl Mapper {
             }
             DispatchAction::Card => self.call_card(association, call, labelling, now, random),
         };
+        self.refuse_call(call, result);
+    }
+
+    fn refuse_call(&mut self, call: CallId, result: Result<(), Refusal>) {
         if let Err(refusal) = result {
             self.stats.calls_refused.count(refusal);
             self.outputs.push_back(Output::Call {
@@ -240,6 +248,9 @@ impl Mapper {
         if !self.agreed(association) {
             return Err(Refusal::NoDocumentAgreement);
         }
+        if let Some(association) = self.associations.get(&association) {
+            association.admits(true)?;
+        }
         let correlation_id = derive(random, "");
         let label = labelling.clone();
         self.open(
@@ -310,7 +321,7 @@ impl Mapper {
             .get(&association)
             .ok_or(Refusal::AssociationUnknown)?;
         if association.info.carries_a2a {
-            Ok(())
+            association.admits(false)
         } else {
             Err(Refusal::ProtocolNotCarried)
         }

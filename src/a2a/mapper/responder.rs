@@ -310,6 +310,7 @@ impl Mapper {
 
     /// News of the agent.
     pub(super) fn agent(&mut self, name: ExchangeId, event: AgentEvent, now: Instant) {
+        self.reach(name, &event);
         let Some(exchange) = self.exchanges.get(&name) else {
             // That the agent ends what has ended is as it should be.
             if !matches!(event, AgentEvent::StreamEnd) {
@@ -320,7 +321,7 @@ impl Mapper {
         let streaming = exchange.producer.is_some();
         match (&exchange.want, event) {
             (_, AgentEvent::Upstream(event)) => self.upstream(name, event, now),
-            (Want::Nothing, AgentEvent::Failed { .. }) => {
+            (Want::Nothing, AgentEvent::Failed { .. } | AgentEvent::Unreachable { .. }) => {
                 self.end_exchange(name, Outcome::TransportError, now);
             }
             (Want::Nothing, AgentEvent::Body { .. } | AgentEvent::StreamEnd) => {
@@ -331,7 +332,11 @@ impl Mapper {
                 self.outputs.push_back(Output::Cancel { exchange: name });
                 self.end_exchange(name, Outcome::Notified, now);
             }
-            (_, AgentEvent::Failed { message, timed_out }) => {
+            (
+                _,
+                AgentEvent::Failed { message, timed_out }
+                | AgentEvent::Unreachable { message, timed_out },
+            ) => {
                 let message = if timed_out {
                     format!("{TIMEOUT_PREFIX}: {message}")
                 } else {

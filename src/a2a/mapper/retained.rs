@@ -90,11 +90,17 @@ impl Stream {
 
 impl Retained {
     pub(super) fn new(registry: Arc<StreamRegistry>, id: MapperId) -> Self {
+        registry.join(id);
         Self {
             registry,
             id,
             ..Self::default()
         }
+    }
+
+    /// The other mappers of this process.
+    pub(super) fn other_mappers(&self) -> impl Iterator<Item = MapperId> + use<> {
+        self.registry.others(self.id)
     }
 
     pub(super) fn timeout(&self) -> Option<Instant> {

@@ -124,7 +124,11 @@ impl Mapper {
             }
             // The requester's half gives neither out for a call like this.
             UpstreamEvent::Call(
-                CallEvent::Document { .. } | CallEvent::Response(_) | CallEvent::ErrorResponse(_),
+                CallEvent::Document { .. }
+                | CallEvent::Records(_)
+                | CallEvent::DiscoveryError { .. }
+                | CallEvent::Response(_)
+                | CallEvent::ErrorResponse(_),
             ) => self.not_delivered(name, "the upstream's answer fits no exchange", false, now),
         }
     }
