@@ -533,6 +533,35 @@ mod tests {
             TagFailure => "Tag-Failure" }
     }
 
+    /// Series that the configuration names: values escaped, and told apart.
+    #[test]
+    fn series_of_the_configuration() {
+        let registry = Registry::new();
+        let one = || Series::new(&["/a\"b", "x:1"], || 3);
+        let labels = ["route", "upstream"];
+        registry
+            .counter_series("events", "Events", &labels, vec![one()])
+            .unwrap();
+        let level = Series::new(&["/", "x:1"], || 2.0);
+        registry
+            .gauge_series("level", "Level", &labels, vec![level])
+            .unwrap();
+        let text = registry.render();
+        for line in [
+            r#"npamp_relay_events_total{route="/a\"b",upstream="x:1"} 3"#,
+            r#"npamp_relay_level{route="/",upstream="x:1"} 2.0"#,
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
+        let refused = |labels: &[&'static str], series| {
+            registry.counter_series("others", "Others", labels, series)
+        };
+        assert!(refused(&labels, vec![one(), one()]).is_err());
+        assert!(refused(&["route"], vec![one()]).is_err());
+        assert!(refused(&["Route", "upstream"], vec![one()]).is_err());
+        assert!(refused(&labels, vec![one()]).is_ok());
+    }
+
     #[test]
     fn renders_every_kind() {
         let registry = Registry::new();
