@@ -12,6 +12,7 @@
 
 mod bridge;
 mod build;
+mod discovery;
 mod document;
 mod duplex;
 mod exchange;

@@ -5,7 +5,6 @@
     reason = "tests may use threads and the clock"
 )]
 
-mod discovery;
 mod document_sets;
 mod documents;
 mod extended_card;

@@ -1,4 +1,4 @@
-//! NPAMP-DISC, section by section: what an egress advertises and answers, what an
+//! NPAMP-DISC §11 and what it rests on, section by section: what an egress advertises and answers, what an
 //! ingress makes of it. Expected payloads are built here from the specification.
 
 use crate::harness::*;
