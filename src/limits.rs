@@ -88,10 +88,18 @@ pub const EDGE_BODIES_OCTETS_MAX: usize = 512 * 1024 * 1024;
 pub const HTTP_LINGER_OCTETS: usize = 64 * 1024 * 1024;
 /// One SSE event's data from an agent, in octets; it must fit a foreign message.
 pub const SSE_EVENT_OCTETS_MAX: usize = FOREIGN_MESSAGE_OCTETS_MAX;
-/// Events buffered for one slow SSE client before it is cut (ruling R19).
-pub const STREAM_BUFFER_EVENTS_MAX: usize = 65_536;
-/// Octets buffered for one slow SSE client before it is cut (ruling R19).
-pub const STREAM_BUFFER_OCTETS_MAX: usize = 16 * 1024 * 1024;
+/// Events of one stream kept at an ingress, those included that wait for a slow client, which is cut beyond it (ruling R19).
+pub const WINDOW_EVENTS_MAX: usize = 65_536;
+/// Octets of one stream kept at an ingress.
+pub const WINDOW_OCTETS_MAX: usize = 16 * 1024 * 1024;
+/// Octets of all streams together kept at an ingress, per process.
+pub const WINDOW_PROCESS_OCTETS_MAX: usize = 512 * 1024 * 1024;
+/// Streams without a client that an ingress keeps all the same, per unit.
+pub const DETACHED_STREAMS_MAX: usize = 8192;
+/// Events on their way to a client that came back on another unit than its stream's.
+pub const EVENTS_BETWEEN_UNITS_MAX: usize = 16;
+/// Longest task id by which a detached stream is found, in octets.
+pub const TASK_ID_OCTETS_MAX: usize = 256;
 /// Events of one stream kept for a consumer that resumes it (NPAMP-CC-STREAM §6.1).
 pub const REPLAY_EVENTS_MAX: usize = 1024;
 /// Octets of one stream kept for a consumer that resumes it.
@@ -225,6 +233,10 @@ pub const SSE_KEEP_ALIVE_TIME: Duration = Duration::from_secs(15);
 pub const SSE_KEEP_ALIVE_TIME_MIN: Duration = Duration::from_millis(10);
 /// Time a stream can be resumed after its association is gone or it has ended.
 pub const RETENTION_TIME: Duration = Duration::from_secs(120);
+/// Time a client that left its stream may come back before the stream is cancelled.
+pub const DETACH_GRACE_TIME: Duration = Duration::from_secs(30);
+/// Longest such time that may be configured.
+pub const DETACH_GRACE_TIME_MAX: Duration = Duration::from_secs(600);
 /// Time an ingress tries to get an association back for the streams that were on it.
 pub const RESUME_TIME: Duration = Duration::from_secs(30);
 /// Pause before the first attempt to get an association back; doubled with each, and jittered.
@@ -291,7 +303,9 @@ const _: () = {
         QUEUE_OCTETS_MAX >= FOREIGN_MESSAGE_OCTETS_MAX,
         "a queue holds the largest message"
     );
-    assert!(STREAM_BUFFER_OCTETS_MAX >= FOREIGN_MESSAGE_OCTETS_MAX);
+    assert!(WINDOW_OCTETS_MAX >= FOREIGN_MESSAGE_OCTETS_MAX);
+    assert!(WINDOW_OCTETS_MAX < WINDOW_PROCESS_OCTETS_MAX);
+    assert!(DETACH_GRACE_TIME.as_secs() <= DETACH_GRACE_TIME_MAX.as_secs());
     assert!(REPLAY_OCTETS_MAX < REPLAY_PROCESS_OCTETS_MAX);
     assert!(TRANSIT_OCTETS_MAX < REPLAY_PROCESS_OCTETS_MAX);
     assert!(TRANSIT_OCTETS_MAX >= FOREIGN_MESSAGE_OCTETS_MAX);

@@ -10,6 +10,8 @@
 mod egress;
 #[path = "edge/ingress.rs"]
 mod ingress;
+#[path = "edge/resume.rs"]
+mod resume;
 #[path = "edge/streams.rs"]
 mod streams;
 #[path = "edge/support.rs"]

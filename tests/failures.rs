@@ -280,7 +280,7 @@ impl Bench {
             agents: names.map(|name| (name.clone(), agent.url(&name))).collect(),
             proxy: true,
             both: format!(
-                "[engine]\nworkers = {workers}\n[stream]\nretention_s = 0\n[limits]\nunary_s = {}\nhandshake_s = {}\nidle_probe_s = 1\nprobe_timeout_s = 1\nshutdown_grace_s = {}\n",
+                "[engine]\nworkers = {workers}\n[stream]\nretention_s = 0\ndetach_grace_s = 0.2\n[limits]\nunary_s = {}\nhandshake_s = {}\nidle_probe_s = 1\nprobe_timeout_s = 1\nshutdown_grace_s = {}\n",
                 UNARY.as_secs(),
                 HANDSHAKE.as_secs(),
                 GRACE.as_secs()

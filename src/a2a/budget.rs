@@ -34,6 +34,11 @@ impl OctetBudget {
             .is_ok()
     }
 
+    /// Takes `octets` that cannot be done without, beyond the bound if need be.
+    pub fn force(&self, octets: usize) {
+        self.held.fetch_add(octets, Ordering::Relaxed);
+    }
+
     /// Gives back what was taken.
     pub fn give(&self, octets: usize) {
         let before = self.held.fetch_sub(octets, Ordering::Relaxed);

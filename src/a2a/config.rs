@@ -85,6 +85,13 @@ pub struct StreamConfig {
     pub transit_events: usize,
     /// Octets of them.
     pub transit_octets: usize,
+    /// How long an ingress keeps a stream whose client left; with none, it is
+    /// cancelled at once.
+    pub detach_grace: Duration,
+    /// Events of one stream at an ingress, those included that wait for its client.
+    pub window_events: usize,
+    /// Octets of one stream at an ingress.
+    pub window_octets: usize,
 }
 
 impl StreamConfig {
@@ -107,6 +114,9 @@ impl Default for StreamConfig {
             replay_octets: limits::REPLAY_OCTETS_MAX,
             transit_events: limits::TRANSIT_EVENTS_MAX,
             transit_octets: limits::TRANSIT_OCTETS_MAX,
+            detach_grace: limits::DETACH_GRACE_TIME,
+            window_events: limits::WINDOW_EVENTS_MAX,
+            window_octets: limits::WINDOW_OCTETS_MAX,
         }
     }
 }

@@ -192,6 +192,63 @@ pub fn success(id: Id<'_>, result: &[u8]) -> Option<Vec<u8>> {
     Some(parts.concat().into_bytes())
 }
 
+/// The Response with `id` in place of its own, octet for octet otherwise. `None`
+/// when it has that id already, is an error that could not name one, or is no Response.
+pub fn with_id(response: &[u8], id: Id<'_>) -> Option<Vec<u8>> {
+    let scanned = scan_response(response).ok()?;
+    let own = scanned.id.token();
+    if scanned.answers(id) {
+        return None;
+    }
+    // The token is a slice of the Response.
+    let at = own.as_ptr().addr() - response.as_ptr().addr();
+    let parts = [
+        &response[..at],
+        id.token().as_bytes(),
+        &response[at + own.len()..],
+    ];
+    Some(parts.concat())
+}
+
+/// The id of the task that a v0.3 stream event is about (A2A 0.3 §7.2): a Task's
+/// own, otherwise the `taskId` of its result.
+pub fn event_task_id(response: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Event<'a> {
+        #[serde(borrow)]
+        kind: Option<Cow<'a, str>>,
+        #[serde(borrow)]
+        id: Option<Cow<'a, str>>,
+        #[serde(borrow, rename = "taskId")]
+        task_id: Option<Cow<'a, str>>,
+    }
+    let Outcome::Result(result) = scan_response(response).ok()?.outcome else {
+        return None;
+    };
+    let event: Event<'_> = serde_json::from_str(result).ok()?;
+    let id = match event.kind.as_deref() {
+        Some("task") => event.id,
+        _ => event.task_id,
+    };
+    id.map(Cow::into_owned)
+}
+
+/// `params.id` of a Request: the task that `tasks/resubscribe` names.
+pub fn params_id(request: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Params<'a> {
+        #[serde(borrow)]
+        id: Cow<'a, str>,
+    }
+    #[derive(Deserialize)]
+    struct Request<'a> {
+        #[serde(borrow)]
+        params: Params<'a>,
+    }
+    let request: Request<'_> = serde_json::from_slice(request).ok()?;
+    Some(request.params.id.into_owned())
+}
+
 /// Top-level members as raw tokens, `jsonrpc` already checked.
 #[derive(Debug, Default)]
 struct Members<'a> {
@@ -623,6 +680,73 @@ mod tests {
         assert!(error.answers(Id::from_token("1")));
         let other = response(r#"{"jsonrpc":"2.0","id":2,"error":{}}"#).unwrap();
         assert!(!other.answers(Id::from_token("1")));
+    }
+
+    /// Ruling R22: the id token is replaced, every other octet stays.
+    #[test]
+    fn an_id_is_replaced_and_nothing_else() {
+        let with = |body: &str, id| {
+            with_id(body.as_bytes(), Id::from_token(id)).map(|o| String::from_utf8(o).unwrap())
+        };
+        assert_eq!(
+            with(
+                " { \"result\" : {\"id\":1, \"x\":1.0,\"x\":1e0} ,\"\\u0069d\"\t:  \"\\u0061\"\r\n, \"jsonrpc\":\"2.0\"}\n",
+                "7"
+            )
+            .unwrap(),
+            " { \"result\" : {\"id\":1, \"x\":1.0,\"x\":1e0} ,\"\\u0069d\"\t:  7\r\n, \"jsonrpc\":\"2.0\"}\n",
+        );
+        let body = r#"{"jsonrpc":"2.0","id":12,"result":{}}"#;
+        assert_eq!(
+            with(body, r#""a-b""#).unwrap(),
+            r#"{"jsonrpc":"2.0","id":"a-b","result":{}}"#
+        );
+        assert_eq!(with(body, "12.0"), None, "the same number");
+        let error = r#"{"jsonrpc":"2.0","id":null,"error":{}}"#;
+        assert_eq!(with(error, "1"), None, "it could name none");
+        let error = r#"{"jsonrpc":"2.0","id":2,"error":{}}"#;
+        assert_eq!(
+            with(error, "1").unwrap(),
+            r#"{"jsonrpc":"2.0","id":1,"error":{}}"#
+        );
+        assert_eq!(with("no JSON", "1"), None);
+    }
+
+    #[test]
+    fn tasks_are_found() {
+        let event = |result: &str| {
+            event_task_id(format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#).as_bytes())
+        };
+        let found = |id: &str| Some(id.to_owned());
+        assert_eq!(
+            event(r#"{"id":"t","kind":"task","contextId":"c"}"#),
+            found("t")
+        );
+        assert_eq!(
+            event(r#"{"taskId":"t\u0031","kind":"status-update","id":"x"}"#),
+            found("t1")
+        );
+        assert_eq!(
+            event(r#"{"kind":"message","messageId":"m","taskId":"t"}"#),
+            found("t")
+        );
+        assert_eq!(event(r#"{"kind":"message","messageId":"m"}"#), None);
+        assert_eq!(event(r#"{"kind":"task","id":7}"#), None);
+        assert_eq!(event(r#""t""#), None);
+        assert_eq!(
+            event_task_id(br#"{"jsonrpc":"2.0","id":1,"error":{}}"#),
+            None
+        );
+        let request = |params: &str| {
+            params_id(
+                format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{params}}}"#).as_bytes(),
+            )
+        };
+        assert_eq!(request(r#"{"metadata":{"id":1},"id":"t"}"#), found("t"));
+        assert_eq!(request(r#"{"id":7}"#), None);
+        assert_eq!(request("{}"), None);
+        assert_eq!(request("[]"), None);
+        assert_eq!(params_id(br#"{"jsonrpc":"2.0","id":1,"method":"m"}"#), None);
     }
 
     /// NPAMP-MAP-A2A §6, ruling R15: the final status-update, by the result's own members.

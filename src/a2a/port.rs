@@ -8,6 +8,7 @@ use crate::bridge::discovery::{ErrorCode, Filter, Record};
 use crate::bridge::document_binding::DigestAlgorithm;
 use crate::bridge::safety::{Effect, EffectSet, SafetyLabel};
 use bytes::Bytes;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Names an association in this process; never reused.
@@ -116,6 +117,29 @@ pub enum CallRequest {
         /// The request's label; none if it had none.
         label: Option<Label>,
     },
+    /// A stream that has ended, or whose association is gone, once more after a cursor
+    /// (NPAMP-CC-STREAM §6.2, ruling R17). Answered as the stream was, or by NotResumable.
+    Resume {
+        /// What the mapper said of the stream by [`Output::Resumable`].
+        ticket: Box<ResumeTicket>,
+        /// Last event_id that the caller's client has.
+        cursor: u64,
+    },
+}
+
+/// What a resume request repeats of a stream's own Request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResumeTicket {
+    /// Names the stream to its producer.
+    pub correlation_id: CorrelationId,
+    /// Its method.
+    pub method: Cow<'static, str>,
+    /// Its JSON-RPC id token, which its events bear.
+    pub id: Box<str>,
+    /// Its object where repeating that changes nothing, else empty.
+    pub object: Bytes,
+    /// Which of its route's upstreams has it; whoever places calls says so.
+    pub upstream: Option<usize>,
 }
 
 /// A SafetyLabel as received, which passes unchanged (NPAMP-BRIDGE §7).
@@ -216,6 +240,7 @@ impl CallRequest {
     pub fn octets(&self) -> usize {
         match self {
             Self::Request { object } | Self::Notification { object } => object.len(),
+            Self::Resume { ticket, .. } => ticket.object.len(),
             Self::Card | Self::Discover { .. } => 0,
             Self::Transit { action, .. } => action.octets(),
         }
@@ -624,6 +649,14 @@ pub enum Output {
         request: CallRequest,
         /// What the caller is told if it is not asked again.
         message: String,
+    },
+    /// The caller's stream can be resumed from now on, or no longer can. Comes before
+    /// the event that says so.
+    Resumable {
+        /// Which call.
+        call: CallId,
+        /// What resuming takes.
+        ticket: Option<Box<ResumeTicket>>,
     },
     /// Start an HTTP exchange with the agent.
     Dispatch {

@@ -30,8 +30,9 @@ impl Tokens {
         Ok(Self(tokens))
     }
 
-    /// Lets a request pass that presents one of the tokens.
-    pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), Failure> {
+    /// Lets a request pass that presents one of the tokens; gives its digest, which
+    /// tells clients apart.
+    pub(super) fn check(&self, headers: &HeaderMap) -> Result<[u8; 32], Failure> {
         let Some(value) = headers.get(AUTHORIZATION) else {
             return Err(Failure::Unauthorized { presented: false });
         };
@@ -42,7 +43,7 @@ impl Tokens {
             known | token.ct_eq(&presented)
         });
         if known.into() {
-            Ok(())
+            Ok(presented)
         } else {
             Err(Failure::Unauthorized { presented: true })
         }

@@ -1,15 +1,21 @@
 //! The queue between the mapper and one HTTP call: single-threaded, bounded in
 //! events and octets, closed from both ends.
 //!
-//! It never waits for a slow client: what does not fit cuts the call (ruling
-//! R19), so that the mapper and the other calls go on.
+//! It never waits for a slow client: what does not fit cuts the client off
+//! (ruling R19), so that the mapper and the other calls go on. A stream outlives
+//! its reader: once the edge has given it a name it is kept by [`Streams`], its
+//! window slides on, and another reader may take its place (ruling R17).
 
-use crate::a2a::port::CallEvent;
+use super::streams::{Entry, Origin, Streams};
+use super::token::StreamToken;
+use super::window::{Kept, KeptKind, Window};
+use crate::a2a::port::{CallEvent, ResumeTicket};
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use tokio::sync::Notify;
 
@@ -20,129 +26,316 @@ pub struct Overflow;
 
 /// Makes the two ends of a call.
 ///
-/// `events_max` and `octets_max` bound the stream events that wait for the
-/// client; the last event of a call always fits. `on_gone` runs once when the
-/// handle is dropped although no last event was pushed: the client left, its
-/// deadline passed or it was cut for slowness. The relay then tells the mapper.
-pub fn channel(
-    events_max: usize,
-    octets_max: usize,
-    on_gone: impl FnOnce() + 'static,
-) -> (CallSink, CallHandle) {
-    let shared = Rc::new(RefCell::new(Shared {
-        events: VecDeque::new(),
-        octets: 0,
-        state: State::Open,
-        waker: None,
-        cut: None,
-    }));
+/// `on_gone` runs at most once, when nobody wants the call any more although no
+/// last event was pushed: the client left or was cut for slowness before its
+/// stream had a name, or nobody came back for the stream in time. The relay then
+/// tells the mapper.
+pub fn channel(streams: &Rc<Streams>, on_gone: impl FnOnce() + 'static) -> (CallSink, CallHandle) {
+    let queue = Rc::new(Queue {
+        streams: streams.clone(),
+        state: RefCell::new(State {
+            window: Window::default(),
+            begun: false,
+            last: None,
+            phase: Phase::Open,
+            reader: Some(Reader::new(0)),
+            readers: 0,
+            replayed: false,
+            cut: Cut::Slow,
+            written: None,
+            entry: None,
+            ticket: None,
+            on_gone: Some(Box::new(on_gone)),
+        }),
+    });
     let sink = CallSink {
-        shared: Rc::downgrade(&shared),
-        events_max,
-        octets_max,
+        queue: Rc::downgrade(&queue),
     };
-    let handle = CallHandle {
-        shared,
-        on_gone: Some(Box::new(on_gone)),
-    };
-    (sink, handle)
+    (sink, CallHandle { queue, reader: 0 })
 }
 
+/// How far a call has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+pub(super) enum Phase {
     /// More events may be pushed.
     Open,
     /// The last event was pushed.
     Complete,
-    /// The bound was exceeded.
+    /// It ended below JSON-RPC, or its sink was dropped before a last event.
+    Broken,
+    /// The bound was exceeded before it had a name.
     Cut,
-    /// The sink was dropped before a last event.
-    Abandoned,
 }
 
-struct Shared {
-    events: VecDeque<CallEvent>,
-    octets: usize,
-    state: State,
+/// Why a reader gets no more although the call goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cut {
+    /// It was too slow (ruling R19).
+    Slow,
+    /// The same client reads the stream on another connection.
+    TakenOver,
+}
+
+/// Who reads a call now.
+pub(super) struct Reader {
+    number: u64,
+    /// It was told how a broken call ended.
+    told: bool,
     waker: Option<Waker>,
     cut: Option<Rc<Notify>>,
+}
+
+impl Reader {
+    fn new(number: u64) -> Self {
+        Self {
+            number,
+            told: false,
+            waker: None,
+            cut: None,
+        }
+    }
+}
+
+pub(super) struct State {
+    pub(super) window: Window,
+    /// The first part of a document came.
+    begun: bool,
+    /// The last event, unless it is one of a stream.
+    last: Option<CallEvent>,
+    pub(super) phase: Phase,
+    pub(super) reader: Option<Reader>,
+    readers: u64,
+    /// A producer sends what it kept, faster than a client can take it.
+    replayed: bool,
+    cut: Cut,
+    /// How far a reader on another unit says that it has come.
+    written: Option<Arc<AtomicU64>>,
+    /// What [`Streams`] knows of it.
+    pub(super) entry: Option<Box<Entry>>,
+    pub(super) ticket: Option<Box<ResumeTicket>>,
+    on_gone: Option<Box<dyn FnOnce()>>,
+}
+
+impl State {
+    /// Highest event_id that the client can have.
+    pub(super) fn reached(&self) -> u64 {
+        let written = self.written.as_ref();
+        let written = written.map_or(0, |written| written.load(Ordering::Acquire));
+        self.window.reached().max(written)
+    }
+
+    /// Cuts off whoever reads; gives what wakes it.
+    fn cut_off(&mut self, cut: Cut) -> Option<Waker> {
+        let reader = self.reader.take()?;
+        self.cut = cut;
+        if let Some(cut) = &reader.cut {
+            cut.notify_one();
+        }
+        reader.waker
+    }
+}
+
+/// A call between its two ends.
+pub(super) struct Queue {
+    streams: Rc<Streams>,
+    pub(super) state: RefCell<State>,
+}
+
+impl Queue {
+    fn push(self: &Rc<Self>, event: CallEvent) -> Result<(), Overflow> {
+        let kept = match Kept::of(event) {
+            Ok(kept) => kept,
+            Err(other) => return self.push_other(other),
+        };
+        let octets = kept.octets();
+        let ends = kept.kind != KeptKind::Data;
+        let affordable = self.streams.afford(octets);
+        let bounds = self.streams.bounds();
+        let mut state = self.state.borrow_mut();
+        if state.phase != Phase::Open {
+            if affordable {
+                self.streams.purse.give(octets);
+            }
+            return Err(Overflow);
+        }
+        let mut lost = false;
+        if !affordable {
+            // All windows hold as much as they may: this one shrinks to what is new.
+            self.streams.purse.give(state.window.forget_handed());
+            if !self.streams.purse.take(octets) {
+                lost = !state.window.is_empty();
+                self.streams.purse.give(state.window.clear());
+                self.streams.purse.force(octets);
+            }
+        }
+        if let Some(entry) = &mut state.entry {
+            entry.learn(&kept);
+        }
+        state.window.push(kept);
+        if ends {
+            // The last event always fits.
+            state.phase = Phase::Complete;
+        } else {
+            let whole = if state.replayed {
+                bounds.replayed()
+            } else {
+                bounds.window
+            };
+            let (freed, fell) = state.window.slide(bounds.history, whole);
+            self.streams.purse.give(freed);
+            lost |= fell;
+        }
+        let detached = state.reader.is_none();
+        let waker = if lost && !detached {
+            let waker = state.cut_off(Cut::Slow);
+            if state.entry.is_none() {
+                state.phase = Phase::Cut;
+                self.streams.purse.give(state.window.clear());
+            }
+            waker
+        } else {
+            state.reader.as_mut().and_then(|reader| reader.waker.take())
+        };
+        let cut = state.phase == Phase::Cut;
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        if cut {
+            return Err(Overflow);
+        }
+        if (lost && !detached) || (ends && detached) {
+            return self.streams.settle(self);
+        }
+        Ok(())
+    }
+
+    fn push_other(self: &Rc<Self>, event: CallEvent) -> Result<(), Overflow> {
+        let mut state = self.state.borrow_mut();
+        if state.phase != Phase::Open {
+            return Err(Overflow);
+        }
+        match event {
+            CallEvent::DocumentBegun => state.begun = true,
+            CallEvent::TransportError(_) => {
+                state.phase = Phase::Broken;
+                state.last = Some(event);
+            }
+            event => {
+                state.phase = Phase::Complete;
+                state.last = Some(event);
+            }
+        }
+        self.woken(state)
+    }
+
+    /// Wakes the reader after the call has come to an end, or settles what has none.
+    fn woken(self: &Rc<Self>, mut state: std::cell::RefMut<'_, State>) -> Result<(), Overflow> {
+        let detached = state.reader.is_none();
+        let waker = state.reader.as_mut().and_then(|reader| reader.waker.take());
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        if detached {
+            return self.streams.settle(self);
+        }
+        Ok(())
+    }
+
+    /// Gives the call to a new reader, who goes on where the window stands.
+    pub(super) fn read_on(self: &Rc<Self>) -> CallHandle {
+        let mut state = self.state.borrow_mut();
+        let waker = state.cut_off(Cut::TakenOver);
+        // What the old reader has come to is kept before a new one counts anew.
+        let reached = state.reached();
+        state.window.reach(reached);
+        state.written = None;
+        state.readers += 1;
+        let number = state.readers;
+        state.reader = Some(Reader::new(number));
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        CallHandle {
+            queue: self.clone(),
+            reader: number,
+        }
+    }
+
+    /// Keeps another ticket, or none. Its octets count as those of the window do.
+    pub(super) fn set_ticket(&self, ticket: Option<Box<ResumeTicket>>) {
+        let octets = ticket.as_ref().map_or(0, |ticket| ticket.object.len());
+        self.streams.purse.force(octets);
+        let old = std::mem::replace(&mut self.state.borrow_mut().ticket, ticket);
+        let octets = old.map_or(0, |ticket| ticket.object.len());
+        self.streams.purse.give(octets);
+    }
+
+    /// Nobody wants the call any more.
+    pub(super) fn give_up(&self) {
+        let on_gone = {
+            let mut state = self.state.borrow_mut();
+            if matches!(state.phase, Phase::Open) {
+                state.phase = Phase::Cut;
+            }
+            state.on_gone.take()
+        };
+        if let Some(on_gone) = on_gone {
+            on_gone();
+        }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.set_ticket(None);
+        let octets = self.state.get_mut().window.octets();
+        self.streams.purse.give(octets);
+    }
 }
 
 /// The mapper's end of a call.
 #[must_use]
 pub struct CallSink {
-    shared: Weak<RefCell<Shared>>,
-    events_max: usize,
-    octets_max: usize,
+    queue: Weak<Queue>,
 }
 
 impl CallSink {
     /// Queues an event for the client.
     ///
-    /// [`Overflow`] when the handle is gone or the bound is exceeded; the call
-    /// is then over for its client, `on_gone` runs as soon as the edge lets go
-    /// of the handle, and further pushes give the same answer.
+    /// [`Overflow`] when nobody wants the call any more: its client has left, or
+    /// was too slow for a stream that is not kept. Further pushes give the same
+    /// answer.
     pub fn push(&self, event: CallEvent) -> Result<(), Overflow> {
-        let shared = self.shared.upgrade().ok_or(Overflow)?;
-        let mut shared = shared.borrow_mut();
-        if shared.state != State::Open {
-            return Err(Overflow);
+        self.queue.upgrade().ok_or(Overflow)?.push(event)
+    }
+
+    /// What resuming the call's stream at its producer takes; nothing when it cannot be.
+    pub fn set_ticket(&self, ticket: Option<Box<ResumeTicket>>) {
+        if let Some(queue) = self.queue.upgrade() {
+            queue.set_ticket(ticket);
         }
-        let octets = event_octets(&event);
-        let fits =
-            shared.events.len() < self.events_max && shared.octets + octets <= self.octets_max;
-        let outcome = if event.is_last() || fits {
-            if event.is_last() {
-                shared.state = State::Complete;
-            }
-            shared.octets += octets;
-            shared.events.push_back(event);
-            Ok(())
-        } else {
-            shared.state = State::Cut;
-            shared.events = VecDeque::new();
-            shared.octets = 0;
-            if let Some(cut) = &shared.cut {
-                cut.notify_one();
-            }
-            Err(Overflow)
-        };
-        let waker = shared.waker.take();
-        drop(shared);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-        outcome
     }
 
     /// Events that wait for the client.
     pub fn waiting_events(&self) -> usize {
-        self.shared
+        self.queue
             .upgrade()
-            .map_or(0, |shared| shared.borrow().events.len())
-    }
-
-    /// Octets that wait for the client.
-    pub fn waiting_octets(&self) -> usize {
-        self.shared
-            .upgrade()
-            .map_or(0, |shared| shared.borrow().octets)
+            .map_or(0, |queue| queue.state.borrow().window.waiting())
     }
 }
 
 impl Drop for CallSink {
     fn drop(&mut self) {
-        let Some(shared) = self.shared.upgrade() else {
+        let Some(queue) = self.queue.upgrade() else {
             return;
         };
-        let mut shared = shared.borrow_mut();
-        if shared.state == State::Open {
-            shared.state = State::Abandoned;
-        }
-        let waker = shared.waker.take();
-        drop(shared);
-        if let Some(waker) = waker {
-            waker.wake();
+        let mut state = queue.state.borrow_mut();
+        if state.phase == Phase::Open {
+            state.phase = Phase::Broken;
+            let _ = queue.woken(state);
         }
     }
 }
@@ -155,27 +348,44 @@ impl fmt::Debug for CallSink {
     }
 }
 
-/// The edge's end of a call. Dropping it before the last event was pushed gives the call up.
+/// The edge's end of a call. Dropping it before the last event was pushed gives
+/// the call up, unless it is a stream that is kept for its client.
 #[must_use]
 pub struct CallHandle {
-    shared: Rc<RefCell<Shared>>,
-    on_gone: Option<Box<dyn FnOnce()>>,
+    queue: Rc<Queue>,
+    reader: u64,
 }
 
 impl CallHandle {
-    /// The next event. `None` after the last one, and also when the call was
-    /// cut or its sink was dropped without a last event: see [`CallHandle::is_cut`]
-    /// and remember whether a last event came.
+    /// The next event. `None` after the last one, and also when this reader was
+    /// cut off or the sink was dropped without a last event: see
+    /// [`CallHandle::cut`] and remember whether a last event came.
     pub fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallEvent>> {
-        let mut shared = self.shared.borrow_mut();
-        if let Some(event) = shared.events.pop_front() {
-            shared.octets -= event_octets(&event);
-            return Poll::Ready(Some(event));
-        }
-        if shared.state != State::Open {
+        let mut guard = self.queue.state.borrow_mut();
+        let state = &mut *guard;
+        let Some(reader) = state
+            .reader
+            .as_mut()
+            .filter(|reader| reader.number == self.reader)
+        else {
             return Poll::Ready(None);
+        };
+        if std::mem::take(&mut state.begun) {
+            return Poll::Ready(Some(CallEvent::DocumentBegun));
         }
-        match &mut shared.waker {
+        if let Some(kept) = state.window.take(state.written.is_none()) {
+            return Poll::Ready(Some(kept.into_event()));
+        }
+        if state.phase != Phase::Open {
+            let told = std::mem::replace(&mut reader.told, true);
+            let last = match &state.last {
+                // How it broke is told to everyone who comes back.
+                Some(event @ CallEvent::TransportError(_)) => (!told).then(|| event.clone()),
+                _ => state.last.take(),
+            };
+            return Poll::Ready(last);
+        }
+        match &mut reader.waker {
             Some(waker) => waker.clone_from(cx.waker()),
             none => *none = Some(cx.waker().clone()),
         }
@@ -187,29 +397,67 @@ impl CallHandle {
         poll_fn(|cx| self.poll_event(cx)).await
     }
 
-    /// Whether the client was too slow and the call has been cut.
-    pub fn is_cut(&self) -> bool {
-        self.shared.borrow().state == State::Cut
+    /// Why this reader was cut off, if it was.
+    pub fn cut(&self) -> Option<Cut> {
+        let state = self.queue.state.borrow();
+        let reads = state
+            .reader
+            .as_ref()
+            .is_some_and(|reader| reader.number == self.reader);
+        (!reads).then_some(state.cut)
     }
 
-    /// Notifies `cut` when the call is cut. An HTTP library that waits for room
+    /// Notifies `cut` when this reader is cut off. An HTTP library that waits for room
     /// in a socket does not poll the body, so the cut must reach it another way.
     pub(super) fn notify_cut(&mut self, cut: Rc<Notify>) {
-        let mut shared = self.shared.borrow_mut();
-        if shared.state == State::Cut {
-            cut.notify_one();
+        let mut state = self.queue.state.borrow_mut();
+        match &mut state.reader {
+            Some(reader) if reader.number == self.reader => reader.cut = Some(cut),
+            _ => cut.notify_one(),
         }
-        shared.cut = Some(cut);
+    }
+
+    /// What is to come was kept elsewhere and comes all at once.
+    pub(super) fn expect_replay(&self) {
+        self.queue.state.borrow_mut().replayed = true;
+    }
+
+    /// The call is a stream towards a client: from now on it is kept for it.
+    pub(super) fn keep_for(&self, origin: &Rc<Origin>, learns: bool) -> StreamToken {
+        self.queue.streams.enter(&self.queue, origin, learns)
+    }
+
+    /// The call goes on with a stream that was kept under this name.
+    pub(super) fn keep_as(&self, token: StreamToken, cursor: u64) {
+        self.queue.streams.replace(&self.queue, token, cursor);
+    }
+
+    /// The reader is on another unit and says by `written` how far it has come.
+    pub(super) fn read_by(&self, written: &Arc<AtomicU64>) {
+        let mut state = self.queue.state.borrow_mut();
+        written.store(state.reached(), Ordering::Release);
+        state.written = Some(written.clone());
     }
 }
 
 impl Drop for CallHandle {
     fn drop(&mut self) {
-        let complete = self.shared.borrow().state == State::Complete;
-        if let Some(on_gone) = self.on_gone.take()
-            && !complete
-        {
-            on_gone();
+        let mut state = self.queue.state.borrow_mut();
+        match &state.reader {
+            Some(reader) if reader.number == self.reader => {}
+            // Cut off; a stream that is kept is another's by now.
+            _ if state.entry.is_some() || state.readers > 0 => return,
+            _ => {}
+        }
+        state.reader = None;
+        let kept = state.entry.is_some();
+        let complete = matches!(state.phase, Phase::Complete);
+        let broken = state.phase == Phase::Broken && state.last.is_some();
+        drop(state);
+        if kept {
+            let _ = self.queue.streams.settle(&self.queue);
+        } else if !complete && !broken {
+            self.queue.give_up();
         }
     }
 }
@@ -217,28 +465,16 @@ impl Drop for CallHandle {
 impl fmt::Debug for CallHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CallHandle")
-            .field("state", &self.shared.borrow().state)
+            .field("phase", &self.queue.state.borrow().phase)
             .finish_non_exhaustive()
-    }
-}
-
-fn event_octets(event: &CallEvent) -> usize {
-    match event {
-        CallEvent::Response(object)
-        | CallEvent::ErrorResponse(object)
-        | CallEvent::StreamEvent { object, .. }
-        | CallEvent::StreamError { object, .. } => object.len(),
-        CallEvent::StreamEnd { object, .. } => object.as_ref().map_or(0, bytes::Bytes::len),
-        CallEvent::Document { .. } => event.octets(),
-        CallEvent::TransportError(error) => error.message.len(),
-        CallEvent::DiscoveryError { reason, .. } => reason.len(),
-        CallEvent::Accepted | CallEvent::DocumentBegun | CallEvent::Records(_) => 0,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::a2a::port::TransportError;
+    use crate::edge::streams::tests::{Clock, bounds};
     use bytes::Bytes;
     use std::cell::Cell;
 
@@ -254,15 +490,16 @@ mod tests {
     }
 
     fn counted(events: usize, octets: usize) -> (CallSink, CallHandle, Rc<Cell<u32>>) {
+        let streams = Clock::new().streams(bounds(events, octets));
         let gone = Rc::new(Cell::new(0));
         let seen = gone.clone();
-        let (sink, handle) = channel(events, octets, move || seen.set(seen.get() + 1));
+        let (sink, handle) = channel(&streams, move || seen.set(seen.get() + 1));
         (sink, handle, gone)
     }
 
     #[test]
     fn events_come_in_order_and_end() {
-        let (sink, mut handle, gone) = counted(4, 100);
+        let (sink, mut handle, gone) = counted(4, 1000);
         assert!(poll(&mut handle).is_pending());
         sink.push(event(1, 3)).unwrap();
         sink.push(event(2, 3)).unwrap();
@@ -286,18 +523,64 @@ mod tests {
         assert_eq!(gone.get(), 0);
     }
 
+    #[test]
+    fn what_is_no_stream_comes_as_it_was_pushed() {
+        let (sink, mut handle, gone) = counted(1, 1);
+        sink.push(CallEvent::DocumentBegun).unwrap();
+        let document = CallEvent::Document {
+            document: Bytes::from_static(b"a document beyond the bound"),
+            content_type: String::new(),
+            proofs: Vec::new(),
+        };
+        sink.push(document).unwrap();
+        assert!(matches!(
+            poll(&mut handle),
+            Poll::Ready(Some(CallEvent::DocumentBegun))
+        ));
+        assert!(matches!(
+            poll(&mut handle),
+            Poll::Ready(Some(CallEvent::Document { .. }))
+        ));
+        assert!(matches!(poll(&mut handle), Poll::Ready(None)));
+        drop(handle);
+        assert_eq!(gone.get(), 0);
+        let (sink, mut handle, gone) = counted(4, 1000);
+        sink.push(event(1, 1)).unwrap();
+        let error = TransportError {
+            code: 4,
+            message: "agent died".into(),
+            timed_out: false,
+        };
+        sink.push(CallEvent::TransportError(error)).unwrap();
+        assert!(matches!(
+            poll(&mut handle),
+            Poll::Ready(Some(CallEvent::StreamEvent { .. }))
+        ));
+        assert!(matches!(
+            poll(&mut handle),
+            Poll::Ready(Some(CallEvent::TransportError(_)))
+        ));
+        assert!(matches!(poll(&mut handle), Poll::Ready(None)));
+        drop(handle);
+        assert_eq!(gone.get(), 0);
+    }
+
     /// Ruling R19: beyond the bound the call is cut, and its memory is returned.
     #[test]
     fn overflow_cuts_and_frees() {
-        for (events, octets) in [(2, 1000), (100, 20)] {
-            let (sink, mut handle, gone) = counted(events, octets);
+        for (events, octets) in [(2, 1000), (100, 150)] {
+            let clock = Clock::new();
+            let streams = clock.streams(bounds(events, octets));
+            let gone = Rc::new(Cell::new(0));
+            let seen = gone.clone();
+            let (sink, mut handle) = channel(&streams, move || seen.set(seen.get() + 1));
             let cut = Rc::new(Notify::new());
             handle.notify_cut(cut.clone());
             sink.push(event(1, 10)).unwrap();
             sink.push(event(2, 10)).unwrap();
             assert_eq!(sink.push(event(3, 10)), Err(Overflow));
-            assert_eq!(sink.waiting_octets(), 0);
-            assert!(handle.is_cut());
+            assert_eq!(streams.held_octets(), 0);
+            assert_eq!(handle.cut(), Some(Cut::Slow));
             assert!(matches!(poll(&mut handle), Poll::Ready(None)));
             let mut notified = std::pin::pin!(cut.notified());
             assert!(
@@ -355,7 +638,7 @@ mod tests {
         assert!(poll(&mut handle).is_pending());
         drop(sink);
         assert!(matches!(poll(&mut handle), Poll::Ready(None)));
-        assert!(!handle.is_cut());
+        assert!(handle.cut().is_none());
         drop(handle);
         assert_eq!(gone.get(), 1);
     }

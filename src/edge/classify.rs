@@ -10,12 +10,42 @@ use bytes::Bytes;
 /// What a body is.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Classified {
-    /// A Request; `streaming` when its method is known to answer with a stream.
-    Request { streaming: bool },
+    /// A Request, and how its method is known to answer.
+    Request { answers: Answers },
     /// A Request without id.
     Notification,
     /// No JSON-RPC 2.0 Request: answered with these octets, carried nowhere.
     Invalid(Bytes),
+}
+
+/// How a method answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answers {
+    /// With one Response, as far as is known.
+    Once,
+    /// With a stream, of A2A 0.3.
+    Stream03,
+    /// With a stream of a task that may have one already, of A2A 0.3.
+    Resubscription,
+    /// With a stream, of A2A 1.0.
+    Stream10,
+}
+
+impl Answers {
+    fn of(method: &str) -> Self {
+        match lookup(method).filter(|row| row.carriage == Carriage::Stream) {
+            None => Self::Once,
+            Some(_) if method == "tasks/resubscribe" => Self::Resubscription,
+            // The spellings of 0.3 have a slash, those of 1.0 do not.
+            Some(_) if method.contains('/') => Self::Stream03,
+            Some(_) => Self::Stream10,
+        }
+    }
+
+    /// Whether a stream is to be expected.
+    pub(super) fn streams(self) -> bool {
+        self != Self::Once
+    }
 }
 
 /// Judges a request body (JSON-RPC 2.0 §4, §5.1; ruling R23).
@@ -23,8 +53,7 @@ pub(super) fn classify(body: &[u8]) -> Classified {
     match scan_request(body) {
         Ok(request) if request.id.is_none() => Classified::Notification,
         Ok(request) => Classified::Request {
-            streaming: lookup(&request.method)
-                .is_some_and(|method| method.carriage == Carriage::Stream),
+            answers: Answers::of(&request.method),
         },
         Err(error) => Classified::Invalid(answer(error, body)),
     }
@@ -32,7 +61,7 @@ pub(super) fn classify(body: &[u8]) -> Classified {
 
 /// Whether the object is a Request whose method is known to answer with a stream.
 pub(super) fn is_streaming(object: &[u8]) -> bool {
-    classify(object) == Classified::Request { streaming: true }
+    matches!(classify(object), Classified::Request { answers } if answers.streams())
 }
 
 /// The answer of a JSON-RPC endpoint to what is no Request.
@@ -89,21 +118,23 @@ mod tests {
                 judged(&format!(
                     r#"{{"jsonrpc":"2.0","id":{id},"method":"message/send"}}"#
                 )),
-                Classified::Request { streaming: false },
+                Classified::Request {
+                    answers: Answers::Once
+                },
                 "{id}"
             );
         }
-        for method in [
-            "message/stream",
-            "SendStreamingMessage",
-            "tasks/resubscribe",
-            "SubscribeToTask",
+        for (method, answers) in [
+            ("message/stream", Answers::Stream03),
+            ("SendStreamingMessage", Answers::Stream10),
+            ("tasks/resubscribe", Answers::Resubscription),
+            ("SubscribeToTask", Answers::Stream10),
         ] {
             assert_eq!(
                 judged(&format!(
                     r#" {{"params":{{"id":1,"id":2}},"method":"{method}","id":1,"jsonrpc":"2.0"}} "#
                 )),
-                Classified::Request { streaming: true }
+                Classified::Request { answers }
             );
         }
         assert_eq!(
@@ -119,7 +150,9 @@ mod tests {
             judged(&format!(
                 r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{deep},"x":1,"x":2}}"#
             )),
-            Classified::Request { streaming: false }
+            Classified::Request {
+                answers: Answers::Once
+            }
         );
     }
 

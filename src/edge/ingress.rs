@@ -63,6 +63,9 @@ impl Default for IngressBounds {
 
 /// One HTTP listener's rules. Belongs to one thread; every unit makes its own.
 pub struct Ingress {
+    /// Its place in the configuration, by which streams of its clients are told
+    /// from those of other ingresses.
+    pub(super) number: usize,
     pub(super) settings: IngressSettings,
     pub(super) bounds: IngressBounds,
     pub(super) tokens: Option<Tokens>,
@@ -93,6 +96,7 @@ impl Ingress {
         Ok(Self {
             tokens: tokens.transpose()?,
             tls: tls.transpose()?.map(TlsAcceptor::from),
+            number: 0,
             budget: Budget::new(limits::EDGE_BODIES_OCTETS_MAX),
             cards: CardCache::new(settings.card_time),
             paths: Paths::new(&settings.routes),
@@ -100,6 +104,13 @@ impl Ingress {
             bounds,
             stats,
         })
+    }
+
+    /// One of several ingresses.
+    #[must_use]
+    pub fn numbered(mut self, number: usize) -> Self {
+        self.number = number;
+        self
     }
 
     /// Serves `listener` (nonblocking) until `shutdown` turns true: then it

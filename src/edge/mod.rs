@@ -21,18 +21,26 @@ mod failure;
 pub mod files;
 pub mod ingress;
 mod parameters;
+mod purse;
+mod remote;
 mod request;
 mod respond;
+mod resume;
 pub mod settings;
 pub mod sse;
 pub mod stats;
 mod stream;
+pub mod streams;
 mod tls;
+mod token;
+pub mod window;
 
 pub use call::{CallHandle, CallSink, Overflow};
 pub use stats::EdgeStats;
+pub use streams::Streams;
 
 use crate::a2a::port::{AgentEvent, CallRequest, ExchangeId, ServiceParameters};
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 /// What the edges need of the relay: somewhere to send calls and agents' answers.
@@ -49,6 +57,13 @@ pub trait Mapping: 'static {
         request: CallRequest,
     ) -> Result<CallHandle, CallRefusal>;
 
+    /// The streams of the unit's clients.
+    fn streams(&self) -> &Rc<Streams>;
+
+    /// Runs something with the mapping of another unit, on its thread. False when
+    /// there is no such unit, or it is going away.
+    fn elsewhere(&self, unit: usize, task: Elsewhere) -> bool;
+
     /// News of an exchange that was given to the egress.
     fn agent_event(&self, exchange: ExchangeId, event: AgentEvent);
 
@@ -56,6 +71,9 @@ pub trait Mapping: 'static {
     /// room on the way out, or in what is kept of a stream without one.
     fn poll_ready(&self, exchange: ExchangeId, cx: &mut Context<'_>) -> Poll<()>;
 }
+
+/// What a unit has another one do.
+pub type Elsewhere = Box<dyn FnOnce(Rc<dyn Mapping>) + Send>;
 
 /// Why the relay does not take a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -4,13 +4,18 @@
 use super::body::{ReadError, read_whole};
 use super::call::CallHandle;
 use super::card_cache::Card;
-use super::classify::{Classified, classify};
+use super::classify::{Answers, Classified, classify};
 use super::ingress::Ingress;
+use super::remote::Source;
 use super::respond::{self, Failure, Reply};
+use super::resume::{self, Answer, Ask};
 use super::settings::{CardMode, RoutePath};
-use super::stats::{CardSource, EdgeStats, RequestOutcome};
+use super::stats::{CardSource, EdgeStats, RequestOutcome, ResumeRefusal};
 use super::stream::StreamBody;
+use super::streams::{From, Origin};
+use super::token::{LastEventId, Malformed, StreamToken};
 use super::{Mapping, card, parameters};
+use crate::a2a::json_rpc;
 use crate::a2a::port::{CallEvent, CallRequest, ServiceParameters};
 use crate::limits;
 use crate::stats::Reason;
@@ -43,6 +48,13 @@ enum Resource {
     Endpoint,
     /// The public agent card.
     Card,
+}
+
+/// Whose stream a call's answer may be.
+struct Named {
+    origin: Origin,
+    /// Its events say which task they are about.
+    learns: bool,
 }
 
 /// The answer to a request, and what it counts as.
@@ -105,12 +117,17 @@ impl Ingress {
         let method = request.method();
         match resource {
             Resource::Endpoint if method == Method::POST => {
-                if let Some(tokens) = &self.tokens
-                    && let Err(failure) = tokens.check(request.headers())
-                {
-                    return Err(unread(request, failure));
-                }
-                self.call(request, index, mapping, account).await
+                let client = match self.tokens.as_ref().map(|t| t.check(request.headers())) {
+                    None => None,
+                    Some(Ok(client)) => Some(client),
+                    Some(Err(failure)) => return Err(unread(request, failure)),
+                };
+                let origin = Origin {
+                    ingress: self.number,
+                    client,
+                    route: index,
+                };
+                self.call(request, origin, mapping, account).await
             }
             Resource::Endpoint => {
                 let failure = Failure::MethodNotAllowed { allow: "POST" };
@@ -129,7 +146,7 @@ impl Ingress {
     async fn call<M: Mapping + ?Sized>(
         self: &Rc<Self>,
         request: Request<Incoming>,
-        route: usize,
+        origin: Origin,
         mapping: &M,
         account: &mut Account,
     ) -> Result<Answered, Failure> {
@@ -137,13 +154,38 @@ impl Ingress {
             Ok(parameters) => parameters,
             Err(failure) => return Err(unread(request, failure)),
         };
+        let position = LastEventId::read(request.headers());
         let object = self.object(request).await?;
-        let (call, streaming) = match classify(&object) {
+        let answers = match classify(&object) {
             Classified::Invalid(answer) => {
                 return Ok((RequestOutcome::Invalid, respond::json_rpc(answer)));
             }
-            Classified::Notification => (CallRequest::Notification { object }, false),
-            Classified::Request { streaming } => (CallRequest::Request { object }, streaming),
+            Classified::Notification => None,
+            Classified::Request { answers } => Some(answers),
+        };
+        if answers.is_some_and(Answers::streams) {
+            let resubscribes = answers == Some(Answers::Resubscription);
+            let back = self
+                .back(
+                    &object,
+                    resubscribes,
+                    position,
+                    &origin,
+                    &parameters,
+                    mapping,
+                )
+                .await?;
+            if let Some((token, answer)) = back {
+                return Ok(self.resumed(&object, token, answer, account));
+            }
+        }
+        let streaming = answers.is_some_and(Answers::streams);
+        let learns = matches!(answers, Some(Answers::Stream03 | Answers::Resubscription));
+        let route = origin.route;
+        let named = Named { origin, learns };
+        let call = match answers {
+            None => CallRequest::Notification { object },
+            Some(_) => CallRequest::Request { object },
         };
         let mut call = mapping
             .call(route, parameters, call)
@@ -152,7 +194,7 @@ impl Ingress {
             match timeout(self.bounds.stream_head_time, call.next()).await {
                 Ok(first) => first,
                 // The head cannot wait longer: clients and proxies take silence for failure.
-                Err(_) => return Ok(self.stream(call, None, account)),
+                Err(_) => return Ok(self.stream(call, None, named, account)),
             }
         } else {
             self.within_unary_time(&mut call).await?
@@ -170,7 +212,7 @@ impl Ingress {
                 event @ (CallEvent::StreamEvent { .. }
                 | CallEvent::StreamEnd { .. }
                 | CallEvent::StreamError { .. }),
-            ) => Ok(self.stream(call, Some(event), account)),
+            ) => Ok(self.stream(call, Some(event), named, account)),
             Some(
                 CallEvent::Document { .. }
                 | CallEvent::DocumentBegun
@@ -184,15 +226,96 @@ impl Ingress {
         }
     }
 
-    fn stream(&self, call: CallHandle, first: Option<CallEvent>, account: &Account) -> Answered {
-        let body = StreamBody::new(
+    /// The stream that a client comes back for, if it does (ruling R17).
+    async fn back<M: Mapping + ?Sized>(
+        &self,
+        object: &[u8],
+        resubscribes: bool,
+        position: Result<Option<LastEventId>, Malformed>,
+        origin: &Origin,
+        parameters: &ServiceParameters,
+        mapping: &M,
+    ) -> Result<Option<(StreamToken, Answer)>, Failure> {
+        let ask = |token, from| Ask {
+            token,
+            origin: origin.clone(),
+            from,
+            parameters: parameters.clone(),
+            head_time: self.bounds.stream_head_time,
+            stats: self.stats.clone(),
+        };
+        match position {
+            Err(Malformed) => Err(resume::refuse(&self.stats, false, ResumeRefusal::Malformed)),
+            Ok(Some(LastEventId { token, event_id })) => {
+                let ask = ask(token, From::Cursor(event_id));
+                let answer = resume::resume(mapping, ask).await?;
+                Ok(Some((token, answer)))
+            }
+            Ok(None) if resubscribes => {
+                let task = json_rpc::params_id(object);
+                let token =
+                    task.and_then(|task| mapping.streams().directory().find_task(origin, &task));
+                let Some(token) = token else { return Ok(None) };
+                // Whatever has become of it meanwhile: the agent knows its task.
+                let answer = resume::resume(mapping, ask(token, From::HandedOut)).await;
+                match answer {
+                    Ok(answer @ Answer::Stream(..)) => Ok(Some((token, answer))),
+                    Ok(Answer::Complete) | Err(_) => Ok(None),
+                }
+            }
+            Ok(None) => Ok(None),
+        }
+    }
+
+    /// The answer to a client that came back. The events bear the id of the
+    /// request that resumed them (ruling R22).
+    fn resumed(
+        &self,
+        object: &[u8],
+        token: StreamToken,
+        answer: Answer,
+        account: &Account,
+    ) -> Answered {
+        let (source, first) = match answer {
+            Answer::Stream(source, first) => (source, first),
+            Answer::Complete => return (RequestOutcome::Complete, respond::complete()),
+        };
+        let id = json_rpc::scan_request(object).ok().and_then(|r| r.id);
+        let rename = id.map(|id| id.token().into());
+        tracing::debug!(request = account.request, "a client came back");
+        let body = self.body(source, token, rename, first, account);
+        (RequestOutcome::Stream, respond::events(body))
+    }
+
+    fn stream(
+        &self,
+        call: CallHandle,
+        first: Option<CallEvent>,
+        named: Named,
+        account: &Account,
+    ) -> Answered {
+        let token = call.keep_for(&Rc::new(named.origin), named.learns);
+        let body = self.body(Source::Here(call), token, None, first, account);
+        (RequestOutcome::Stream, respond::events(body))
+    }
+
+    fn body(
+        &self,
+        source: Source,
+        token: StreamToken,
+        rename: Option<Box<str>>,
+        first: Option<CallEvent>,
+        account: &Account,
+    ) -> StreamBody {
+        StreamBody::new(
             account.request,
-            call,
+            source,
+            token,
+            rename,
             first,
             self.settings.sse_keep_alive,
             self.stats.clone(),
-        );
-        (RequestOutcome::Stream, respond::events(body))
+        )
     }
 
     async fn within_unary_time(&self, call: &mut CallHandle) -> Result<Option<CallEvent>, Failure> {

@@ -4,7 +4,7 @@
 
 use super::CallRefusal;
 use super::card_cache::Card;
-use super::stats::Refusal;
+use super::stats::{Refusal, ResumeRefusal};
 use super::stream::StreamBody;
 use crate::a2a::port::TransportError;
 use crate::bridge::transport_error::TransportCode;
@@ -102,6 +102,8 @@ pub(super) enum Failure {
     Refused(CallRefusal),
     /// A failure below JSON-RPC.
     Transport(TransportError),
+    /// The stream that the client came back for does not go on (ruling R17).
+    NotResumable(ResumeRefusal),
     /// The agent's card cannot be shown.
     CardUnusable,
 }
@@ -137,6 +139,7 @@ impl Failure {
             Self::ParameterInvalid { .. } => Refusal::ParameterInvalid,
             Self::ParameterTooLarge { .. } => Refusal::ParameterTooLarge,
             Self::Overloaded | Self::Refused(CallRefusal::Overloaded) => Refusal::Overloaded,
+            Self::NotResumable(_) => Refusal::NotResumable,
             Self::Refused(CallRefusal::TooManyParameterSets) => Refusal::ParameterSets,
             Self::Refused(CallRefusal::ShuttingDown) => Refusal::ShuttingDown,
             Self::Transport(_) | Self::CardUnusable => return None,
@@ -246,7 +249,24 @@ pub(super) fn failure(failure: &Failure) -> Reply {
             "CardUnusable",
             "the agent's card is no JSON object".into(),
         ),
+        Failure::NotResumable(why) => transport(&TransportError {
+            code: TransportCode::NOT_RESUMABLE.0,
+            message: not_resumable(*why).into(),
+            timed_out: false,
+        }),
         Failure::Transport(error) => transport(error),
+    }
+}
+
+/// What a client is told. Whoever is not the stream's own client learns nothing of it.
+fn not_resumable(why: ResumeRefusal) -> &'static str {
+    match why {
+        ResumeRefusal::Malformed | ResumeRefusal::Unknown | ResumeRefusal::Foreign => {
+            "Last-Event-ID names no stream of this client"
+        }
+        ResumeRefusal::Ahead => "Last-Event-ID is beyond what was sent",
+        ResumeRefusal::NotHeld => "the events after Last-Event-ID are kept no more",
+        ResumeRefusal::Producer => "the stream cannot go on from Last-Event-ID",
     }
 }
 
@@ -309,8 +329,17 @@ pub(super) fn json_rpc(object: Bytes) -> Reply {
 
 /// A notification was taken: 202 without a body.
 pub(super) fn accepted() -> Reply {
+    bare(StatusCode::ACCEPTED)
+}
+
+/// The client has all of its stream: 204, upon which it asks no more (WHATWG HTML §9.2).
+pub(super) fn complete() -> Reply {
+    bare(StatusCode::NO_CONTENT)
+}
+
+fn bare(status: StatusCode) -> Reply {
     let mut reply = Response::new(ReplyBody::Whole(Bytes::new()));
-    *reply.status_mut() = StatusCode::ACCEPTED;
+    *reply.status_mut() = status;
     reply
 }
 

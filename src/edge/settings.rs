@@ -47,10 +47,6 @@ pub struct IngressSettings {
     pub unary_time: Duration,
     /// Keep-alive comment interval on idle SSE responses.
     pub sse_keep_alive: Duration,
-    /// Events buffered for a slow SSE client.
-    pub stream_buffer_events: usize,
-    /// Octets buffered for a slow SSE client.
-    pub stream_buffer_octets: usize,
 }
 
 /// A path prefix and the route it leads to.

@@ -247,6 +247,16 @@ pub struct SseWriter {
 }
 
 impl SseWriter {
+    /// Writes the `id` of the event that follows: `prefix` and its number.
+    pub fn id(&mut self, prefix: &[u8], event_id: u64) {
+        self.open.reserve(prefix.len() + 24);
+        self.open.extend_from_slice(prefix);
+        let mut digits = itoa::Buffer::new();
+        self.open
+            .extend_from_slice(digits.format(event_id).as_bytes());
+        self.open.put_u8(b'\n');
+    }
+
     /// Writes one event whose data is a JSON text.
     pub fn event(&mut self, object: &Bytes) {
         self.octets += object.len();
@@ -524,6 +534,21 @@ mod tests {
                 .collect();
             prop_assert_eq!(read, wanted);
         }
+    }
+
+    #[test]
+    fn ids_precede_their_events() {
+        let mut writer = SseWriter::default();
+        for event_id in [1, u64::MAX] {
+            writer.id(b"id: t.", event_id);
+            writer.event(&Bytes::from_static(b"{}"));
+        }
+        let text = writer.take_chunk().unwrap();
+        assert_eq!(
+            text,
+            "id: t.1\ndata: {}\n\nid: t.18446744073709551615\ndata: {}\n\n"
+        );
+        assert_eq!(parse_chunks([&text[..]], MAX).0, ["{}", "{}"]);
     }
 
     #[test]

@@ -16,6 +16,8 @@ reasons! {
         Stream => "stream",
         /// A card was served, or confirmed as unchanged.
         Card => "card",
+        /// A client came back for a stream of which it has everything (ruling R17).
+        Complete => "complete",
         /// The ingress answered as JSON-RPC endpoint (ruling R23).
         Invalid => "invalid",
         /// A failure below JSON-RPC (ruling R14).
@@ -48,6 +50,8 @@ reasons! {
         ParameterTooLarge => "parameter_too_large",
         /// Too many distinct service-parameter sets on the route.
         ParameterSets => "parameter_sets",
+        /// The stream that a client came back for does not go on (ruling R17).
+        NotResumable => "not_resumable",
         /// A bound on calls or octets is reached.
         Overloaded => "overloaded",
         /// The relay is going away.
@@ -74,8 +78,48 @@ reasons! {
         Aborted => "aborted",
         /// Cut: the client was too slow (ruling R19).
         SlowClient => "slow_client",
+        /// Cut: its client reads the stream on another connection (ruling R17).
+        TakenOver => "taken_over",
         /// The client left.
         ClientLeft => "client_left",
+    }
+}
+
+reasons! {
+    /// What becomes of streams whose client left or comes back (rulings R17, R19).
+    pub enum StreamFate {
+        /// Its client left or was cut; it goes on and is kept.
+        Detached => "detached",
+        /// Its client came back and goes on from what the ingress kept.
+        FromWindow => "from_window",
+        /// Its client came back and goes on from what the producer kept.
+        FromProducer => "from_producer",
+        /// Its client came back on another unit than the stream's.
+        OnAnotherUnit => "on_another_unit",
+        /// Its client subscribed to its task again.
+        Resubscribed => "resubscribed",
+        /// Nobody came back in time; the producer is told.
+        Expired => "expired",
+        /// It had to go, or its events had, for another's sake.
+        Evicted => "evicted",
+    }
+}
+
+reasons! {
+    /// Why a client that came back does not get its stream (ruling R17): always 409.
+    pub enum ResumeRefusal {
+        /// `Last-Event-ID` is none of this relay's.
+        Malformed => "malformed",
+        /// There is no such stream, any more or at all.
+        Unknown => "unknown",
+        /// It is another client's, or of another route.
+        Foreign => "foreign",
+        /// The position is beyond what was sent.
+        Ahead => "ahead",
+        /// The events after the position are kept no more, and the stream has not ended.
+        NotHeld => "not_held",
+        /// The producer cannot go on from there.
+        Producer => "producer",
     }
 }
 
@@ -134,6 +178,10 @@ pub struct EdgeStats {
     pub refusals: Counters<Refusal>,
     /// SSE responses by how they ended.
     pub streams_ended: Counters<StreamOutcome>,
+    /// Streams whose client left or came back.
+    pub stream_fates: Counters<StreamFate>,
+    /// Clients that came back in vain.
+    pub resume_refusals: Counters<ResumeRefusal>,
     /// Exchanges with agents by how they ended.
     pub agents: Counters<AgentOutcome>,
     /// Cards served by source.
@@ -144,6 +192,8 @@ pub struct EdgeStats {
     pub connections: Gauge,
     /// Open SSE responses.
     pub streams: Gauge,
+    /// Streams that go on although their client left.
+    pub streams_detached: Gauge,
     /// Requests being answered, streams included.
     pub requests_open: Gauge,
     /// Exchanges with agents under way.

@@ -4,11 +4,14 @@
 //! comments; an orderly end is a clean end of the body and nothing else is. It
 //! has no deadline.
 
-use super::call::CallHandle;
+use super::call::Cut;
 use super::executor::current_cut;
+use super::remote::Source;
 use super::respond::Aborted;
 use super::sse::SseWriter;
 use super::stats::{EdgeStats, EventFlow, StreamOutcome};
+use super::token::StreamToken;
+use crate::a2a::json_rpc::{self, Id};
 use crate::a2a::port::CallEvent;
 use bytes::Bytes;
 use std::future::Future;
@@ -21,7 +24,11 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// See the module.
 pub(super) struct StreamBody {
     request: u64,
-    call: CallHandle,
+    source: Source,
+    /// What each event's `id` begins with.
+    id_prefix: Box<[u8]>,
+    /// The id token that its events must bear.
+    rename: Option<Box<str>>,
     first: Option<CallEvent>,
     writer: SseWriter,
     end: Option<StreamOutcome>,
@@ -34,23 +41,28 @@ pub(super) struct StreamBody {
 }
 
 impl StreamBody {
-    /// A stream that begins with `first`, if that has come already. To be made
-    /// in the task that serves the response, so that a slow client can be cut.
+    /// A stream that begins with `first`, if that has come already. Its events
+    /// bear `rename` for an id where it resumes another request's (ruling R22). To
+    /// be made in the task that serves the response, so that a slow client can be cut.
     pub(super) fn new(
         request: u64,
-        mut call: CallHandle,
+        mut source: Source,
+        token: StreamToken,
+        rename: Option<Box<str>>,
         first: Option<CallEvent>,
         keep_alive_time: Duration,
         stats: Arc<EdgeStats>,
     ) -> Self {
         if let Some(cut) = current_cut() {
-            call.notify_cut(cut);
+            source.notify_cut(cut);
         }
         stats.streams.add(1);
         let now = Instant::now();
         Self {
             request,
-            call,
+            source,
+            id_prefix: format!("id: {token}.").into_bytes().into(),
+            rename,
             first,
             writer: SseWriter::default(),
             end: None,
@@ -99,7 +111,7 @@ impl StreamBody {
         while self.end.is_none() && !self.writer.is_full() {
             let event = match self.first.take() {
                 Some(event) => Some(event),
-                None => match self.call.poll_event(cx) {
+                None => match self.source.poll_event(cx) {
                     Poll::Ready(event) => event,
                     Poll::Pending if filled => return Poll::Ready(()),
                     Poll::Pending => return Poll::Pending,
@@ -113,10 +125,12 @@ impl StreamBody {
 
     fn take(&mut self, event: Option<CallEvent>) {
         match event {
-            Some(CallEvent::StreamEvent { object, .. }) => self.write(&object),
-            Some(CallEvent::StreamEnd { object, .. }) => {
+            Some(CallEvent::StreamEvent { event_id, object }) => {
+                self.write(Some(event_id), object);
+            }
+            Some(CallEvent::StreamEnd { event_id, object }) => {
                 if let Some(object) = object {
-                    self.write(&object);
+                    self.write(Some(event_id), object);
                 }
                 self.end = Some(StreamOutcome::Ended);
             }
@@ -124,11 +138,15 @@ impl StreamBody {
             // without a stream after the head had to go out: it is then the one
             // event of the stream.
             Some(CallEvent::Response(object)) => {
-                self.write(&object);
+                self.write(None, object);
                 self.end = Some(StreamOutcome::Ended);
             }
-            Some(CallEvent::StreamError { object, .. } | CallEvent::ErrorResponse(object)) => {
-                self.write(&object);
+            Some(CallEvent::StreamError { event_id, object }) => {
+                self.write(Some(event_id), object);
+                self.end = Some(StreamOutcome::ErrorResponse);
+            }
+            Some(CallEvent::ErrorResponse(object)) => {
+                self.write(None, object);
                 self.end = Some(StreamOutcome::ErrorResponse);
             }
             Some(CallEvent::TransportError(error)) => {
@@ -150,14 +168,28 @@ impl StreamBody {
                 tracing::warn!(request = self.request, "no stream event in mid-stream");
                 self.end = Some(StreamOutcome::Aborted);
             }
-            None if self.call.is_cut() => self.end = Some(StreamOutcome::SlowClient),
-            None => self.end = Some(StreamOutcome::Aborted),
+            None => self.end = Some(self.cut().unwrap_or(StreamOutcome::Aborted)),
         }
     }
 
-    fn write(&mut self, object: &Bytes) {
+    fn cut(&self) -> Option<StreamOutcome> {
+        self.source.cut().map(|cut| match cut {
+            Cut::Slow => StreamOutcome::SlowClient,
+            Cut::TakenOver => StreamOutcome::TakenOver,
+        })
+    }
+
+    fn write(&mut self, event_id: Option<u64>, mut object: Bytes) {
         self.stats.events.count(EventFlow::ToClients);
-        self.writer.event(object);
+        if let Some(event_id) = event_id {
+            self.writer.id(&self.id_prefix, event_id);
+        }
+        if let Some(id) = &self.rename
+            && let Some(renamed) = json_rpc::with_id(&object, Id::from_token(id))
+        {
+            object = renamed.into();
+        }
+        self.writer.event(&object);
     }
 
     fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -180,8 +212,7 @@ impl Drop for StreamBody {
     fn drop(&mut self) {
         let outcome = match self.end {
             Some(outcome) => outcome,
-            None if self.call.is_cut() => StreamOutcome::SlowClient,
-            None => StreamOutcome::ClientLeft,
+            None => self.cut().unwrap_or(StreamOutcome::ClientLeft),
         };
         self.stats.streams.sub(1);
         self.stats.streams_ended.count(outcome);

@@ -9,6 +9,7 @@ use crate::association::{AssociationConfig, ParamValue};
 use crate::crypto::{Identity, IdentityPublic};
 use crate::edge::files::{self, FileError};
 use crate::edge::stats::EdgeStats;
+use crate::edge::streams::Directory;
 use crate::engine::control::{Command, ControlStats};
 use crate::handshake::{PeerPolicy, ResponderConfig};
 use crate::limits;
@@ -61,8 +62,8 @@ pub struct Context {
     pub edge_stats: Arc<EdgeStats>,
     /// Counters of the control thread.
     pub control_stats: Arc<ControlStats>,
-    /// Events and octets buffered for a slow SSE client.
-    pub stream_buffer: (usize, usize),
+    /// What the units know of streams that their clients may come back for.
+    pub directory: Arc<Directory>,
     octets: Vec<AtomicUsize>,
 }
 
@@ -114,22 +115,13 @@ impl Context {
                 })
             })
             .collect::<Result<Vec<_>, RelayError>>()?;
-        let stream_buffer = settings
-            .ingresses
-            .iter()
-            .map(|ingress| (ingress.stream_buffer_events, ingress.stream_buffer_octets))
-            .max()
-            .unwrap_or((
-                limits::STREAM_BUFFER_EVENTS_MAX,
-                limits::STREAM_BUFFER_OCTETS_MAX,
-            ));
         Ok(Self {
             identity,
             routes,
             control,
             edge_stats: Arc::new(EdgeStats::default()),
             control_stats: Arc::new(ControlStats::default()),
-            stream_buffer,
+            directory: Arc::default(),
             octets: (0..units).map(|_| AtomicUsize::new(0)).collect(),
             settings,
         })

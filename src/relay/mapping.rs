@@ -103,6 +103,7 @@ impl Weight for Output {
             Self::Upstream { event, .. } => event.octets(),
             Self::Cancel { .. }
             | Self::Finish { .. }
+            | Self::Resumable { .. }
             | Self::Pause { .. }
             | Self::WantRoom { .. }
             | Self::WantAssociation { .. }
@@ -498,7 +499,8 @@ fn hand_out(
             | Output::ChannelError { association, .. } => unit_of(association.0),
             Output::Call { call, .. }
             | Output::Unanswered { call, .. }
-            | Output::Upstream { call, .. } => unit_of(call.0),
+            | Output::Upstream { call, .. }
+            | Output::Resumable { call, .. } => unit_of(call.0),
             Output::Transit { exchange, transit } => {
                 let home = unit_of(transit.association.0);
                 dispatched.insert(*exchange, home);

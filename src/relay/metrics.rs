@@ -220,6 +220,18 @@ fn register_edges(registry: &Registry, relay: &Context) -> Registered {
         "source",
         cards
     );
+    edge!(
+        "http_stream_fates",
+        "Streams whose HTTP client left or came back",
+        "fate",
+        stream_fates
+    );
+    edge!(
+        "http_resume_refusals",
+        "HTTP clients that came back in vain",
+        "reason",
+        resume_refusals
+    );
     edge!("sse_events", "SSE events by direction", "direction", events);
     macro_rules! level {
         ($name:literal, $help:literal, $field:ident) => {{
@@ -230,6 +242,18 @@ fn register_edges(registry: &Registry, relay: &Context) -> Registered {
     }
     level!("http_connections", "Open client connections", connections);
     level!("http_streams", "Open SSE responses", streams);
+    level!(
+        "http_streams_detached",
+        "Streams that go on although their HTTP client left",
+        streams_detached
+    );
+    let directory = relay.directory.clone();
+    #[allow(clippy::cast_precision_loss)] // exact up to 2^53
+    registry.gauge(
+        "window_octets",
+        "Octets that the units have taken for streams of HTTP clients",
+        move || directory.held_octets() as f64,
+    )?;
     level!(
         "http_requests_open",
         "Requests being answered, streams included",

@@ -270,6 +270,17 @@ impl Pools {
         Some(other)
     }
 
+    /// The entry of the same route and set at a certain upstream, for a call that must
+    /// go there; the call is outstanding there from now on.
+    pub fn move_to(&mut self, id: PoolId, upstream: usize) -> Option<PoolId> {
+        let sets = &self.routes.get(id.route)?.sets;
+        let set = sets.iter().find(|set| set.entries.contains(&id))?;
+        let other = *set.entries.get(upstream)?;
+        self.release(id);
+        self.claim(other);
+        Some(other)
+    }
+
     fn claim(&mut self, id: PoolId) {
         if let Some(pool) = self.entries.get_mut(&id) {
             pool.outstanding += 1;
@@ -670,6 +681,24 @@ mod tests {
         let mut alone = Pools::new([1].into_iter());
         let (only, _) = entry(alone.admit(0, &set("1.0"), now));
         assert_eq!(alone.move_call(only, 0b1, now), None);
+    }
+
+    /// Ruling R17: only the producer that has a stream can resume it.
+    #[test]
+    fn a_resumed_stream_goes_to_its_upstream() {
+        let now = now();
+        let mut pools = Pools::new([3].into_iter());
+        for upstream in [2, 0, 1] {
+            let (chosen, _) = entry(pools.admit(0, &set("1.0"), now));
+            let there = pools.move_to(chosen, upstream).unwrap();
+            assert_eq!(there.upstream, upstream);
+            assert_eq!(pools.get(there).unwrap().outstanding, 1);
+            pools.release(there);
+        }
+        assert_eq!(pools.outstanding(), 0);
+        let (chosen, _) = entry(pools.admit(0, &set("1.0"), now));
+        assert_eq!(pools.move_to(chosen, 3), None);
+        assert_eq!(pools.get(chosen).unwrap().outstanding, 1);
     }
 
     #[test]

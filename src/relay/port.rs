@@ -6,18 +6,21 @@ use super::mapping::call_id;
 use super::pools::{Admission, PoolId, Pools};
 use super::pressure::Pressure;
 use super::stats::{UnitCount, UnitStats};
+use super::unit::Message;
 use crate::a2a::port::{
     AgentEvent, AssociationId, CallId, CallRequest, ExchangeId, ServiceParameters,
 };
+use crate::crypto::Random;
 use crate::edge::call::{self, CallHandle, CallSink};
-use crate::edge::{CallRefusal, Mapping as EdgeMapping};
-use crate::engine::clock::now;
+use crate::edge::streams::{StreamBounds, Streams};
+use crate::edge::{CallRefusal, Elsewhere, Mapping as EdgeMapping};
+use crate::engine::clock::{SystemRandom, now};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 
 /// Something an edge left for the loop.
 pub(super) enum Mail {
@@ -59,6 +62,10 @@ pub struct Port {
     pub(super) draining: Cell<bool>,
     pub(super) calls: Cell<u64>,
     pub(super) stats: Arc<UnitStats>,
+    /// Streams of the unit's clients.
+    pub(super) streams: Rc<Streams>,
+    /// The inboxes of all units.
+    peers: Vec<mpsc::WeakUnboundedSender<Message>>,
 }
 
 /// The port as the edges hold it.
@@ -88,10 +95,18 @@ impl Port {
                 pool
             }
         };
+        let pool = match &request {
+            // Only the producer that has a stream can resume it.
+            CallRequest::Resume { ticket, .. } => {
+                let mut pools = self.pools.borrow_mut();
+                let upstream = ticket.upstream.unwrap_or(pool.upstream);
+                pools.move_to(pool, upstream).unwrap_or(pool)
+            }
+            _ => pool,
+        };
         let call = self.next_call();
         let gone = Rc::downgrade(self);
-        let (events_max, octets_max) = self.relay.stream_buffer;
-        let (sink, handle) = call::channel(events_max, octets_max, move || {
+        let (sink, handle) = call::channel(&self.streams, move || {
             if let Some(port) = gone.upgrade() {
                 port.leave(Mail::Gone { call });
             }
@@ -154,6 +169,18 @@ impl EdgeMapping for Handle {
         self.0.start_call(route, &parameters, request)
     }
 
+    fn streams(&self) -> &Rc<Streams> {
+        &self.0.streams
+    }
+
+    fn elsewhere(&self, unit: usize, task: Elsewhere) -> bool {
+        let peer = self.0.peers.get(unit);
+        let task: Box<dyn FnOnce(Rc<Port>) + Send> =
+            Box::new(move |port| task(Rc::new(Handle(port))));
+        peer.and_then(mpsc::WeakUnboundedSender::upgrade)
+            .is_some_and(|peer| peer.send(Message::Task(task)).is_ok())
+    }
+
     fn agent_event(&self, exchange: ExchangeId, event: AgentEvent) {
         if let Some(&association) = self.0.exchanges.borrow().get(&exchange) {
             // Counted at once, so that many bodies that were let in together do not all pass the mark.
@@ -183,10 +210,25 @@ impl EdgeMapping for Handle {
 
 impl Port {
     /// The port of unit number `unit`.
-    pub fn new(unit: usize, relay: Arc<Relay>, stats: Arc<UnitStats>) -> Self {
+    pub fn new(
+        unit: usize,
+        relay: Arc<Relay>,
+        stats: Arc<UnitStats>,
+        peers: Vec<mpsc::WeakUnboundedSender<Message>>,
+    ) -> Self {
+        let streams = Streams::new(
+            unit,
+            StreamBounds::new(&relay.settings.stream),
+            relay.directory.clone(),
+            relay.edge_stats.clone(),
+            |octets| SystemRandom.fill(octets),
+            now,
+        );
         let upstreams = relay.routes.iter().map(|route| route.upstreams.len());
         let pools = Pools::new(upstreams);
         Self {
+            streams,
+            peers,
             unit,
             relay,
             mailbox: RefCell::default(),

@@ -166,7 +166,7 @@ async fn work(setup: Setup) -> io::Result<()> {
         stats,
         ..
     } = setup;
-    let port = Rc::new(Port::new(unit, relay.clone(), stats.clone()));
+    let port = Rc::new(Port::new(unit, relay.clone(), stats.clone(), peers.clone()));
     let handle = Rc::new(Handle(port.clone()));
     let egress = Rc::new(
         Egress::new(relay.settings.agents.clone(), relay.edge_stats.clone())
@@ -176,8 +176,10 @@ async fn work(setup: Setup) -> io::Result<()> {
     let mut edges = Vec::new();
     for (index, listener) in ingresses {
         let settings = relay.settings.ingresses[index].clone();
-        let ingress =
-            Rc::new(Ingress::new(settings, relay.edge_stats.clone()).map_err(io::Error::other)?);
+        let ingress = Ingress::new(settings, relay.edge_stats.clone())
+            .map_err(io::Error::other)?
+            .numbered(index);
+        let ingress = Rc::new(ingress);
         edges.push(tokio::task::spawn_local(ingress.serve(
             listener,
             handle.clone(),
@@ -275,6 +277,7 @@ impl Loop {
             Message::Drain => {
                 self.port.draining.set(true);
                 let _ = stop_edges.send(true);
+                self.port.streams.drain();
                 let grace = self.relay.settings.limits.shutdown_grace;
                 self.drain_by.get_or_insert(now() + grace);
                 // Nothing is dialled any more.
@@ -309,6 +312,7 @@ impl Loop {
         worked |= self.expire_transits();
         worked |= self.probe();
         worked |= self.mapping.handle_timer();
+        worked |= self.port.streams.next_timer().is_some() && self.port.streams.expire(now());
         worked |= self.work_outputs();
         self.mapping.ring();
         let stalled = self.mapping.is_stalled();
@@ -566,6 +570,7 @@ impl Loop {
                 request,
                 message,
             } => self.unanswered(call, request, &message),
+            Output::Resumable { call, ticket } => self.resumable(call, ticket),
             Output::Dispatch { exchange, dispatch } => {
                 self.stats.count(UnitCount::Dispatches);
                 self.port
@@ -697,10 +702,13 @@ impl Loop {
         let redial = self.port.pools.borrow().next_redial();
         let transit = self.next_transit_look();
         let probe = self.next_probe();
-        [shard, drain, stalled, mapping, redial, probe, transit]
-            .into_iter()
-            .flatten()
-            .min()
+        let streams = self.port.streams.next_timer();
+        [
+            shard, drain, stalled, mapping, redial, probe, transit, streams,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Whether the unit may stop: everything under way has ended, or the grace has, and the peers know.

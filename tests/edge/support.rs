@@ -4,11 +4,15 @@ use bytes::Bytes;
 use npamp_relay::a2a::port::{
     AgentEvent, CallEvent, CallRequest, ExchangeId, ServiceParameters, TransportError,
 };
+use npamp_relay::crypto::Random;
 use npamp_relay::edge::call::{CallHandle, CallSink, channel};
 use npamp_relay::edge::ingress::{Ingress, IngressBounds};
 use npamp_relay::edge::settings::{CardMode, IngressSettings, RoutePath};
 use npamp_relay::edge::stats::EdgeStats;
-use npamp_relay::edge::{CallRefusal, Mapping};
+use npamp_relay::edge::streams::{Directory, StreamBounds, Streams};
+use npamp_relay::edge::window::Bounds;
+use npamp_relay::edge::{CallRefusal, Elsewhere, Mapping};
+use npamp_relay::engine::clock::SystemRandom;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::Future;
@@ -16,7 +20,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
@@ -68,7 +72,7 @@ impl Call {
     pub fn object(&self) -> &Bytes {
         match &self.request {
             CallRequest::Request { object } | CallRequest::Notification { object } => object,
-            CallRequest::Card | CallRequest::Discover { .. } => {
+            CallRequest::Card | CallRequest::Discover { .. } | CallRequest::Resume { .. } => {
                 panic!("the call has no object")
             }
             CallRequest::Transit { .. } => panic!("no edge makes such a call"),
@@ -115,7 +119,7 @@ pub struct Played {
     calls: mpsc::UnboundedSender<Call>,
     events: mpsc::UnboundedSender<(ExchangeId, AgentEvent)>,
     pub refuse: Cell<Option<CallRefusal>>,
-    pub buffer: Cell<(usize, usize)>,
+    pub streams: Rc<Streams>,
     pub pressed: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
@@ -124,14 +128,26 @@ pub type Calls = mpsc::UnboundedReceiver<Call>;
 pub type Events = mpsc::UnboundedReceiver<(ExchangeId, AgentEvent)>;
 
 impl Played {
+    /// No client may leave and come back.
     pub fn new() -> (Rc<Self>, Calls, Events) {
+        Self::with(cancelling(), Arc::default())
+    }
+
+    pub fn with(bounds: StreamBounds, stats: Arc<EdgeStats>) -> (Rc<Self>, Calls, Events) {
         let (calls, calls_out) = mpsc::unbounded_channel();
         let (events, events_out) = mpsc::unbounded_channel();
         let played = Self {
             calls,
             events,
             refuse: Cell::new(None),
-            buffer: Cell::new((1024, 16 << 20)),
+            streams: Streams::new(
+                0,
+                bounds,
+                Arc::new(Directory::new(1 << 30)),
+                stats,
+                |octets| SystemRandom.fill(octets),
+                Instant::now,
+            ),
             pressed: Cell::new(false),
             waker: RefCell::new(None),
         };
@@ -158,8 +174,7 @@ impl Mapping for Played {
         }
         let gone = Rc::new(Cell::new(false));
         let seen = gone.clone();
-        let (events_max, octets_max) = self.buffer.get();
-        let (sink, handle) = channel(events_max, octets_max, move || seen.set(true));
+        let (sink, handle) = channel(&self.streams, move || seen.set(true));
         let call = Call {
             route,
             parameters,
@@ -173,6 +188,14 @@ impl Mapping for Played {
         Ok(handle)
     }
 
+    fn streams(&self) -> &Rc<Streams> {
+        &self.streams
+    }
+
+    fn elsewhere(&self, _: usize, _: Elsewhere) -> bool {
+        false
+    }
+
     fn agent_event(&self, exchange: ExchangeId, event: AgentEvent) {
         let _ = self.events.send((exchange, event));
     }
@@ -183,6 +206,21 @@ impl Mapping for Played {
             return Poll::Pending;
         }
         Poll::Ready(())
+    }
+}
+
+/// Streams are cancelled as soon as their client leaves.
+pub fn cancelling() -> StreamBounds {
+    let wide = Bounds {
+        events: 1024,
+        octets: 16 << 20,
+    };
+    StreamBounds {
+        history: wide,
+        window: wide,
+        grace: Duration::ZERO,
+        retention: Duration::ZERO,
+        kept_max: 100,
     }
 }
 
@@ -217,8 +255,6 @@ pub fn settings() -> IngressSettings {
         body_octets_max: 1 << 20,
         unary_time: PATIENCE,
         sse_keep_alive: PATIENCE,
-        stream_buffer_events: 1024,
-        stream_buffer_octets: 16 << 20,
     }
 }
 
@@ -228,12 +264,21 @@ impl Edge {
     }
 
     pub fn with(settings: IngressSettings, bounds: IngressBounds) -> Self {
+        Self::keeping(settings, bounds, cancelling())
+    }
+
+    /// An ingress that keeps streams for its clients.
+    pub fn keeping(
+        settings: IngressSettings,
+        bounds: IngressBounds,
+        streams: StreamBounds,
+    ) -> Self {
         let listener = std::net::TcpListener::bind(settings.address).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let stats = Arc::new(EdgeStats::default());
         let ingress = Rc::new(Ingress::with_bounds(settings, bounds, stats.clone()).unwrap());
-        let (mapping, calls, _) = Played::new();
+        let (mapping, calls, _) = Played::with(streams, stats.clone());
         let (shutdown, stop) = watch::channel(false);
         let serving = mapping.clone();
         let served = tokio::task::spawn_local(async move {
@@ -378,8 +423,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http<S> {
         (head, body)
     }
 
-    /// One chunk of a chunked body: `Some(empty)` is its clean end, `None` a break.
+    /// One chunk of a chunked body without the ids of its events: `Some(empty)` is
+    /// its clean end, `None` a break.
     pub async fn chunk(&mut self) -> Option<Vec<u8>> {
+        self.raw_chunk().await.map(|chunk| without_ids(&chunk))
+    }
+
+    /// One chunk of a chunked body.
+    pub async fn raw_chunk(&mut self) -> Option<Vec<u8>> {
         let line = self.line().await?;
         let length = usize::from_str_radix(&line, 16).unwrap();
         while self.buffer.len() < length + 2 {
@@ -408,6 +459,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http<S> {
     pub async fn is_closed(&mut self) -> bool {
         self.buffer.is_empty() && !self.more().await
     }
+}
+
+/// Events without the `id` lines of the relay's streams.
+pub fn without_ids(octets: &[u8]) -> Vec<u8> {
+    let lines = octets.split_inclusive(|&octet| octet == b'\n');
+    lines
+        .filter(|line| !line.starts_with(b"id: ") || !line.ends_with(b"\n"))
+        .collect::<Vec<_>>()
+        .concat()
 }
 
 pub const SEND: &str = r#"{"jsonrpc":"2.0","id":1,"method":"message/send","params":{}}"#;

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use npamp_relay::a2a::budget::OctetBudget;
 use npamp_relay::a2a::port::{
     AgentDirectory, AgentEvent, AssociationId, AssociationInfo, CallEvent, CallId, CallRequest,
-    Dispatch, DispatchAction, DownReason, ExchangeId, Input, Output, ServiceParameters, Side,
-    StreamMessage,
+    Dispatch, DispatchAction, DownReason, ExchangeId, Input, Output, ResumeTicket,
+    ServiceParameters, Side, StreamMessage,
 };
 use npamp_relay::a2a::stats::MapperStats;
 use npamp_relay::a2a::streams::MapperId;
@@ -87,6 +87,8 @@ pub struct End {
     pub calls: Vec<(CallId, CallEvent)>,
     /// Calls that may be asked again elsewhere.
     pub unanswered: Vec<(CallId, CallRequest, String)>,
+    /// What resuming streams takes, as their callers are told.
+    pub resumable: Vec<(CallId, Option<Box<ResumeTicket>>)>,
     pub dispatches: Vec<(ExchangeId, Dispatch)>,
     pub cancels: Vec<ExchangeId>,
     pub finishes: Vec<ExchangeId>,
@@ -129,6 +131,7 @@ impl End {
             frames: Vec::new(),
             calls: Vec::new(),
             unanswered: Vec::new(),
+            resumable: Vec::new(),
             dispatches: Vec::new(),
             cancels: Vec::new(),
             finishes: Vec::new(),
@@ -193,6 +196,7 @@ impl End {
                 Output::Transit { .. } | Output::Upstream { .. } => {
                     panic!("neither end is a transit")
                 }
+                Output::Resumable { call, ticket } => self.resumable.push((call, ticket)),
                 Output::Cancel { exchange } => self.cancels.push(exchange),
                 Output::Finish { exchange } => self.finishes.push(exchange),
                 Output::Pause { exchange, paused } => self.pauses.push((exchange, paused)),

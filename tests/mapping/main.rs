@@ -17,3 +17,4 @@ mod retention;
 mod streams;
 mod transit;
 mod unary;
+mod wire_resume;

@@ -90,7 +90,20 @@ pub struct Client {
 impl Client {
     /// Connects and sends nothing.
     pub fn connect(port: u16) -> io::Result<Self> {
-        let socket = TcpStream::connect(("127.0.0.1", port))?;
+        Self::over(TcpStream::connect(("127.0.0.1", port))?)
+    }
+
+    /// [`Client::connect`] with a socket that takes little unless it is read.
+    pub fn connect_narrow(port: u16) -> io::Result<Self> {
+        let kind = socket2::Type::STREAM;
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, kind, None)?;
+        socket.set_recv_buffer_size(16 * 1024)?;
+        let address = std::net::SocketAddr::from(([127, 0, 0, 1], port));
+        socket.connect(&address.into())?;
+        Self::over(socket.into())
+    }
+
+    fn over(socket: TcpStream) -> io::Result<Self> {
         socket.set_nodelay(true)?;
         Ok(Self {
             socket,

@@ -2,13 +2,16 @@
 //! another one and are asked for again from the last event that the caller got.
 //! Serves NPAMP-CC-STREAM §6.2 and rulings R17, R18.
 
+use super::labelling::Labelling;
 use super::requester::Call;
 use super::{Mapper, a2a_payload, ended, transport_error};
-use crate::a2a::port::{AssociationId, CallId, DownReason, Output, Side};
+use crate::a2a::method;
+use crate::a2a::port::{AssociationId, CallId, DownReason, Output, ResumeTicket, Side};
 use crate::a2a::stats::{Outcome, Refusal, Resumption};
 use crate::bridge::correlation::CorrelationId;
 use crate::bridge::document::DocumentError;
 use crate::bridge::envelope::MessageKind;
+use crate::bridge::payload::Payload;
 use crate::bridge::requester::{Outstanding, RequesterTable};
 use crate::bridge::stream::Consumer;
 use crate::bridge::stream_control::StreamControl;
@@ -183,6 +186,82 @@ impl Mapper {
         payload.stream_control = Some(StreamControl::resume(consumed.last_event_id()));
         self.send(id, ChannelId::BRIDGE, &payload, None);
         Ok(())
+    }
+
+    /// A caller's client wants a stream that it had before (ruling R17).
+    pub(super) fn call_resume(
+        &mut self,
+        id: AssociationId,
+        name: CallId,
+        ticket: ResumeTicket,
+        cursor: u64,
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        let mut consumed = Consumer::default();
+        if cursor > 0 && consumed.accept(cursor).is_err() {
+            return Err(Refusal::NotResumable);
+        }
+        let ResumeTicket {
+            correlation_id,
+            method,
+            id: token,
+            object,
+            ..
+        } = ticket;
+        let call = Call {
+            name,
+            operation: method::operation(&method),
+            since: now,
+            id: Some(token),
+            streamed: true,
+            document: false,
+            set: None,
+            document_label: None,
+            octets: 0,
+            method,
+            object,
+            resumable: true,
+            labelling: Labelling::Table,
+        };
+        self.reopen(id, &correlation_id, call, consumed)
+            .map_err(|failed| failed.1)?;
+        self.stats.requester.outstanding.add(1);
+        self.stats.resumption.count(Resumption::Asked);
+        Ok(())
+    }
+
+    /// Tells the caller when its stream becomes one that can be resumed, or ceases to be.
+    pub(super) fn note_resumable(
+        &mut self,
+        id: AssociationId,
+        decoded: &Payload<'_>,
+        resumable: bool,
+    ) {
+        let correlation_id = decoded.envelope.correlation_id;
+        let Some(association) = self.associations.get_mut(&id) else {
+            return;
+        };
+        let Some(call) = association.requester.get_mut(correlation_id) else {
+            return;
+        };
+        if call.resumable == resumable {
+            return;
+        }
+        call.resumable = resumable;
+        let ticket = match (&call.id, CorrelationId::new(correlation_id)) {
+            (Some(token), Some(correlation_id)) if resumable => Some(Box::new(ResumeTicket {
+                correlation_id,
+                method: call.method.clone(),
+                id: token.clone(),
+                object: call.object.clone(),
+                upstream: None,
+            })),
+            _ => None,
+        };
+        self.outputs.push_back(Output::Resumable {
+            call: call.name,
+            ticket,
+        });
     }
 
     /// No association will take the place of `lost`.

@@ -37,7 +37,7 @@ pub(super) struct Call {
     /// The Request's id token; a card request has none.
     pub(super) id: Option<Box<str>>,
     /// The method's carriage class is STREAM.
-    streamed: bool,
+    pub(super) streamed: bool,
     /// The answer is a document set.
     pub(super) document: bool,
     /// The set, from the first of several parts on.
@@ -120,6 +120,10 @@ impl Mapper {
         random: &mut dyn Random,
     ) {
         let (action, labelling) = match request {
+            CallRequest::Resume { ticket, cursor } => {
+                let result = self.call_resume(association, call, *ticket, cursor, now);
+                return self.refuse_call(call, result);
+            }
             CallRequest::Request { object } => {
                 (DispatchAction::Request { object }, Labelling::Table)
             }
@@ -472,6 +476,9 @@ impl Mapper {
             // Consumed before the association was lost (NPAMP-CC-STREAM §6.3).
             return self.stats.dropped.count(Dropped::Repeat);
         }
+        let resumable = decoded
+            .stream_control
+            .is_some_and(|control| control.resumable);
         let verdict = judge(entry, decoded, octets, &self.stats);
         let verdict = match verdict {
             Ok(Verdict::Event(event_id, object)) => association
@@ -483,12 +490,7 @@ impl Mapper {
         };
         match verdict {
             Ok(Verdict::Event(event_id, object)) => {
-                let resumable = decoded
-                    .stream_control
-                    .is_some_and(|control| control.resumable);
-                if let Some(call) = association.requester.get_mut(correlation_id) {
-                    call.resumable = resumable;
-                }
+                self.note_resumable(id, decoded, resumable);
                 self.outputs.push_back(Output::Call {
                     call,
                     event: CallEvent::StreamEvent { event_id, object },
@@ -500,6 +502,9 @@ impl Mapper {
                         if error.code == TransportCode::NOT_RESUMABLE.0);
                 if refused {
                     self.stats.resumption.count(Resumption::Refused);
+                }
+                if refused || decoded.stream_control.is_some() {
+                    self.note_resumable(id, decoded, resumable && !refused);
                 }
                 self.end_call(id, correlation_id, outcome, false, false, now);
                 self.outputs.push_back(Output::Call { call, event });

@@ -114,6 +114,9 @@ struct Stream {
     replay_bytes: usize,
     transit_events: usize,
     transit_bytes: usize,
+    detach_grace_s: f64,
+    window_events: usize,
+    window_bytes: usize,
 }
 
 #[derive(Serialize)]
@@ -280,6 +283,9 @@ pub fn render(settings: &Settings) -> String {
             replay_bytes: settings.stream.replay_octets,
             transit_events: settings.stream.transit_events,
             transit_bytes: settings.stream.transit_octets,
+            detach_grace_s: seconds(settings.stream.detach_grace),
+            window_events: settings.stream.window_events,
+            window_bytes: settings.stream.window_octets,
         },
         limits: Limits {
             foreign_message_octets: settings.limits.foreign_message_octets,

@@ -383,8 +383,6 @@ fn ingress(
         body_octets_max: limits.foreign_message_octets,
         unary_time: limits.unary_time,
         sse_keep_alive: sse_keep_alive.map_or(limits::SSE_KEEP_ALIVE_TIME, |t| t.value),
-        stream_buffer_events: limits::STREAM_BUFFER_EVENTS_MAX,
-        stream_buffer_octets: limits::STREAM_BUFFER_OCTETS_MAX,
     };
     Some((address, settings))
 }
@@ -636,6 +634,21 @@ fn stream_settings(mut section: Section<'_>, r: &mut Reading<'_>) -> StreamConfi
         &(limits::LOWERED_OCTETS_MIN as u64..=limits::TRANSIT_OCTETS_MAX as u64),
         r.problems,
     );
+    let grace = section.seconds(
+        "detach_grace_s",
+        &(Duration::ZERO..=limits::DETACH_GRACE_TIME_MAX),
+        r.problems,
+    );
+    let window_events = section.integer(
+        "window_events",
+        &(1..=limits::WINDOW_EVENTS_MAX as u64),
+        r.problems,
+    );
+    let window_octets = section.integer(
+        "window_bytes",
+        &(limits::LOWERED_OCTETS_MIN as u64..=limits::WINDOW_OCTETS_MAX as u64),
+        r.problems,
+    );
     section.finish(r.problems);
     StreamConfig {
         retention: retention.map_or(limits::RETENTION_TIME, |t| t.value),
@@ -643,6 +656,9 @@ fn stream_settings(mut section: Section<'_>, r: &mut Reading<'_>) -> StreamConfi
         replay_octets: octets.map_or(limits::REPLAY_OCTETS_MAX, |n| n.value as usize),
         transit_events: transit_events.map_or(limits::TRANSIT_EVENTS_MAX, |n| n.value as usize),
         transit_octets: transit_octets.map_or(limits::TRANSIT_OCTETS_MAX, |n| n.value as usize),
+        detach_grace: grace.map_or(limits::DETACH_GRACE_TIME, |t| t.value),
+        window_events: window_events.map_or(limits::WINDOW_EVENTS_MAX, |n| n.value as usize),
+        window_octets: window_octets.map_or(limits::WINDOW_OCTETS_MAX, |n| n.value as usize),
     }
 }
 

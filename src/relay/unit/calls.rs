@@ -5,7 +5,9 @@ use super::Loop;
 use super::ear::Ear;
 use super::streams::jitter;
 use super::transit::Owner;
-use crate::a2a::port::{CallEvent, CallId, CallRequest, Input, TransportError, UpstreamEvent};
+use crate::a2a::port::{
+    CallEvent, CallId, CallRequest, Input, ResumeTicket, TransportError, UpstreamEvent,
+};
 use crate::bridge::transport_error::TransportCode;
 use crate::engine::clock::now;
 use crate::engine::control::{Command, Dial, Handed, Origin};
@@ -183,6 +185,19 @@ impl Loop {
             timed_out,
         };
         self.tell(call, CallEvent::TransportError(error));
+    }
+
+    /// Tells a caller's edge what resuming its stream takes, and where it is.
+    pub(super) fn resumable(&mut self, call: CallId, ticket: Option<Box<ResumeTicket>>) {
+        let Some(entry) = self.calls.get(&call) else {
+            return;
+        };
+        if let Owner::Edge(sink) = &entry.owner {
+            sink.set_ticket(ticket.map(|mut ticket| {
+                ticket.upstream = Some(entry.pool.upstream);
+                ticket
+            }));
+        }
     }
 
     /// Passes an event to its caller; the last one ends the call.

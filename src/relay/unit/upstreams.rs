@@ -178,7 +178,8 @@ impl Loop {
         request: CallRequest,
         how: UpstreamCount,
     ) -> bool {
-        if self.closed_all {
+        // A stream is where it is.
+        if self.closed_all || matches!(request, CallRequest::Resume { .. }) {
             return false;
         }
         let Some(entry) = self.calls.get_mut(&call) else {

@@ -185,6 +185,8 @@ impl Middle {
                 mapper,
             } => self.rooms.push((association, mapper)),
             Output::WantAssociation { association } => self.wanted.push(association),
+            // Its peers resume streams at the transit, not at its upstream.
+            Output::Resumable { .. } => {}
             Output::ChannelError { message, .. } => panic!("{message}"),
             other => panic!("not of a transit: {other:?}"),
         }
