@@ -19,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use support::agent::{Agent, Conversation, Request};
 use support::chain::{Chain, ChainOptions};
-use support::client::{Client, End, events};
+use support::client::{Client, End, events, post_head};
 use support::{Proxy, Relay, wait_for};
 
 const STREAMS: usize = 100;
@@ -249,6 +249,71 @@ fn patient(port: u16, stream: usize, begun: &AtomicUsize) -> Got {
         },
         note: format!("status {} {}", outcome.status, outcome.text()),
     }
+}
+
+/// A client that leaves again and again and comes back with `Last-Event-ID` (ruling R17).
+fn restless(port: u16, stream: usize, begun: &AtomicUsize) -> Got {
+    let mut random = SeededRandom::new(7_000 + stream as u64);
+    let body = request(stream);
+    let mut got = Got {
+        events: Vec::new(),
+        end: End::Broken,
+        note: String::new(),
+    };
+    let mut last_id = None;
+    let mut visits = 0;
+    while visits < 400 {
+        let mut lines = format!("content-length: {}", body.len());
+        if let Some(id) = &last_id {
+            lines = format!("{lines}\r\nlast-event-id: {id}");
+        }
+        let mut octets = post_head("talk", &lines);
+        octets.extend_from_slice(body.as_bytes());
+        let mut client = Client::connect(port).expect("a connection");
+        client.write(&octets).expect("a request");
+        let end = if last_id.is_none() {
+            client.read_events(PATIENCE, 1);
+            begun.fetch_add(1, Ordering::SeqCst);
+            End::Silent
+        } else {
+            let time = Duration::from_millis(200 + number(&mut random, 3_000));
+            client.read_until(time, |_| false)
+        };
+        visits += 1;
+        let so_far = &client.so_far;
+        let (events, _) = events(&so_far.body);
+        got.events.extend(events);
+        last_id = last_event_id(&so_far.body).or(last_id);
+        got.note = format!("visit {visits}: status {} {}", so_far.status, so_far.text());
+        let over = match so_far.status {
+            200 => end == End::Clean,
+            // It had the terminal event already.
+            204 => true,
+            // It is cut off before there is a head.
+            0 => false,
+            _ => return got,
+        };
+        if over {
+            got.end = End::Clean;
+            return got;
+        }
+        drop(client);
+        thread::sleep(Duration::from_millis(number(&mut random, 400)));
+    }
+    got
+}
+
+/// The id of the last complete event.
+fn last_event_id(body: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(body);
+    let (whole, _) = text.rsplit_once("\n\n")?;
+    let mut ids = whole.lines().filter_map(|line| line.strip_prefix("id:"));
+    ids.next_back().map(|id| id.trim().to_owned())
+}
+
+#[test]
+fn a_hundred_streams_survive_their_clients_too() {
+    Bench::start(0).run(1234, restless);
 }
 
 #[test]
