@@ -123,11 +123,19 @@ async fn find<M: Mapping + ?Sized>(mapping: &M, ask: Ask) -> Result<Found, Failu
         Ok(Continued::Complete) => Ok(Found::Complete),
         Ok(Continued::Wire { ticket, cursor }) => {
             let request = CallRequest::Resume { ticket, cursor };
-            let mut call = mapping
+            let call = mapping
                 .call(ask.origin.route, ask.parameters, request)
                 .map_err(Failure::Refused)?;
             call.expect_replay();
-            let first = timeout(ask.head_time, call.next()).await;
+            let mut asked = Asked {
+                call: Some(call),
+                token: ask.token,
+                cursor,
+            };
+            let first = timeout(ask.head_time, asked.next()).await;
+            let Some(call) = asked.call.take() else {
+                return Err(Failure::not_delivered("the call was given up", false));
+            };
             let first = match first {
                 Ok(Some(CallEvent::TransportError(error))) => {
                     if error.code == TransportCode::NOT_RESUMABLE.0 {
@@ -154,6 +162,28 @@ async fn find<M: Mapping + ?Sized>(mapping: &M, ask: Ask) -> Result<Found, Failu
                 NotContinued::NotHeld => ResumeRefusal::NotHeld,
             },
         )),
+    }
+}
+
+/// A producer that was asked for a stream. If the client leaves before the answer,
+/// the stream is kept for it: a cancel would have the producer forget it.
+struct Asked {
+    call: Option<CallHandle>,
+    token: StreamToken,
+    cursor: u64,
+}
+
+impl Asked {
+    async fn next(&mut self) -> Option<CallEvent> {
+        self.call.as_mut()?.next().await
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if let Some(call) = self.call.take() {
+            call.keep_as(self.token, self.cursor);
+        }
     }
 }
 

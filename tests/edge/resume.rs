@@ -181,6 +181,44 @@ fn the_producer_is_asked() {
     });
 }
 
+/// A client that leaves while its producer is asked does not cancel the stream there.
+#[test]
+fn leaving_before_the_producer_answers() {
+    run(async {
+        let mut edge = keeping(1);
+        let mut http = edge.connect().await;
+        http.post("/a", STREAM).await;
+        let call = edge.call().await;
+        call.sink.set_ticket(Some(Box::new(ResumeTicket {
+            correlation_id: CorrelationId::new(b"c").unwrap(),
+            method: "message/stream".into(),
+            id: "1".into(),
+            object: Bytes::new(),
+            upstream: Some(0),
+        })));
+        call.event(1, object(1));
+        http.head().await;
+        let position = events(&mut http, 1).await.remove(0).0;
+        drop(http);
+        until("it is detached", || edge.stats.streams_detached.get() == 1).await;
+        (2..=4).for_each(|n| call.event(n, object(n)));
+        call.end(None);
+        let http = back(&edge, "7", &position).await;
+        let again = edge.call().await;
+        drop(http);
+        until("it is detached", || edge.stats.streams_detached.get() == 1).await;
+        assert!(!again.gone.get());
+        (2..=4).for_each(|n| again.event(n, object(n)));
+        again.end(None);
+        let mut http = back(&edge, "1", &position).await;
+        http.head().await;
+        let seen = events(&mut http, 3).await;
+        assert_eq!(seen[2].1, object(4));
+        assert_eq!(http.chunks().await, (Vec::new(), true));
+        edge.nothing_carried();
+    });
+}
+
 /// What is no call that streams has no stream to come back for.
 #[test]
 fn other_calls_take_no_position() {
