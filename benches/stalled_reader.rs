@@ -15,7 +15,6 @@ mod support;
 
 use hdrhistogram::Histogram;
 use std::fmt::Write as _;
-use std::fs;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,7 +22,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use support::agent::{Agent, Conversation};
 use support::client::{Client, End, events};
-use support::{Pair, PairOptions, Relay};
+use support::{Pair, PairOptions};
 
 /// Octets of one event of the stalled stream.
 const LARGE: usize = 16 * 1024;
@@ -131,15 +130,6 @@ fn healthy(port: u16, size: Size, start: Instant) -> Histogram<u64> {
     all
 }
 
-/// Resident octets of a process, most so far.
-fn resident_max(relay: &Relay) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", relay.process.id()));
-    let status = status.expect("the process");
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
-    let kib = line.and_then(|line| line.split_whitespace().nth(1));
-    kib.and_then(|kib| kib.parse::<u64>().ok()).expect("a size") * 1024
-}
-
 fn milliseconds(latencies: &Histogram<u64>, quantile: f64) -> f64 {
     Duration::from_nanos(latencies.value_at_quantile(quantile)).as_secs_f64() * 1e3
 }
@@ -204,7 +194,7 @@ fn main() {
         let _ = writeln!(
             report,
             "{name}: {} MiB resident at most",
-            resident_max(relay) >> 20
+            relay.resident_max() >> 20
         );
     }
     println!("{report}");

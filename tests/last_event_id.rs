@@ -8,7 +8,7 @@
 
 mod support;
 
-use npamp_relay::crypto::{Random, SeededRandom};
+use npamp_relay::crypto::SeededRandom;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use std::thread;
 use std::time::Duration;
 use support::agent::{Agent, Conversation, Request};
 use support::client::{Client, End, Outcome, post_head};
-use support::{Pair, PairOptions, wait_for};
+use support::{Pair, PairOptions, number, wait_for};
 
 /// Longest wait for what must happen soon, on a machine that is busy.
 const SOON: Duration = Duration::from_secs(10);
@@ -28,12 +28,6 @@ const ALL: usize = 10;
 const LARGE: usize = 16 * 1024;
 /// Events of the agent that says more than every buffer on its way holds.
 const MANY: usize = 4000;
-
-fn number(random: &mut SeededRandom, below: u64) -> u64 {
-    let mut octets = [0; 8];
-    random.fill(&mut octets);
-    u64::from_le_bytes(octets) % below
-}
 
 fn object(id: &str, task: &str, n: usize) -> String {
     format!(

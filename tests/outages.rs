@@ -10,17 +10,16 @@
 
 mod support;
 
-use npamp_relay::crypto::{Random, SeededRandom};
-use std::fs;
+use npamp_relay::crypto::SeededRandom;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::agent::{Agent, Conversation, Request};
+use support::agent::{Agent, Conversation};
 use support::chain::{Chain, ChainOptions};
 use support::client::{Client, End, events, post_head};
-use support::{Proxy, Relay, wait_for};
+use support::{Proxy, number, wait_for};
 
 const STREAMS: usize = 100;
 const EVENTS: usize = 1000;
@@ -31,12 +30,6 @@ const PAUSE: u64 = 40;
 const PATIENCE: Duration = Duration::from_secs(240);
 /// What a relay may have resident in memory with all of this, in octets.
 const RESIDENT: u64 = 256 * 1024 * 1024;
-
-fn number(random: &mut SeededRandom, below: u64) -> u64 {
-    let mut octets = [0; 8];
-    random.fill(&mut octets);
-    u64::from_le_bytes(octets) % below
-}
 
 fn object(stream: usize, n: usize) -> Vec<u8> {
     // Of many sizes, so that cuts fall anywhere in a frame.
@@ -60,16 +53,6 @@ fn wanted(stream: usize) -> Vec<Vec<u8>> {
         wanted.push(last(stream));
     }
     wanted
-}
-
-/// Which stream the request is for: its JSON-RPC id.
-fn stream_of(request: &Request) -> usize {
-    let body = String::from_utf8_lossy(&request.body);
-    let at = body.find("\"id\":").expect("an id") + 5;
-    let digits = body[at..].split(|c: char| !c.is_ascii_digit()).next();
-    digits
-        .and_then(|digits| digits.parse().ok())
-        .expect("an id")
 }
 
 /// Counted events with pauses, then for every other stream a final status-update.
@@ -100,15 +83,6 @@ fn break_often(proxy: &Proxy, seed: u64) {
     });
 }
 
-/// Most octets of a process that were resident at once.
-fn resident_max(relay: &Relay) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", relay.process.id()));
-    let status = status.expect("the process");
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
-    let kib = line.and_then(|line| line.split_whitespace().nth(1));
-    kib.and_then(|kib| kib.parse::<u64>().ok()).expect("a size") * 1024
-}
-
 struct Bench {
     chain: Chain,
     asked: Arc<AtomicUsize>,
@@ -121,7 +95,7 @@ impl Bench {
         let count = asked.clone();
         let agent = Agent::start(move |request, conversation| {
             count.fetch_add(1, Ordering::SeqCst);
-            talk(stream_of(request), conversation)
+            talk(request.number(), conversation)
         });
         let chain = Chain::start(&ChainOptions {
             agents: vec![("talk".into(), agent.url("talk"))],
@@ -204,7 +178,7 @@ impl Bench {
 
     fn check_bounds(&self) {
         for relay in self.chain.relays() {
-            let resident = resident_max(relay);
+            let resident = relay.resident_max();
             assert!(resident < RESIDENT, "{resident} octets resident");
         }
         let resumed = self.chain.egress.metrics();

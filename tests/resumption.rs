@@ -9,7 +9,7 @@
 
 mod support;
 
-use npamp_relay::crypto::{Random, SeededRandom};
+use npamp_relay::crypto::SeededRandom;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use support::agent::{Agent, Conversation, Request};
 use support::client::{Client, End, events};
-use support::{Pair, PairOptions, wait_for};
+use support::{Pair, PairOptions, number, wait_for};
 
 const STREAMS: usize = 20;
 const EVENTS: usize = 200;
@@ -26,12 +26,6 @@ const CUTS: usize = 12;
 const MANY: usize = 4000;
 /// Longest wait for what must happen soon, on a machine that is busy.
 const SOON: Duration = Duration::from_secs(5);
-
-fn number(random: &mut SeededRandom, below: u64) -> u64 {
-    let mut octets = [0; 8];
-    random.fill(&mut octets);
-    u64::from_le_bytes(octets) % below
-}
 
 fn object(stream: usize, n: usize) -> Vec<u8> {
     format!(r#"{{"jsonrpc":"2.0","id":{stream},"result":{{"kind":"artifact-update","n":{n}}}}}"#)
@@ -47,16 +41,6 @@ fn begin(pair: &Pair, name: &str, stream: usize) -> Client {
     let body =
         format!(r#"{{"jsonrpc":"2.0","id":{stream},"method":"message/stream","params":{{}}}}"#);
     Client::post(pair.port, name, body.as_bytes()).expect("a connection")
-}
-
-/// Which stream the request is for: its JSON-RPC id.
-fn stream_of(request: &Request) -> usize {
-    let body = String::from_utf8_lossy(&request.body);
-    let at = body.find("\"id\":").expect("an id") + 5;
-    let digits = body[at..].split(|c: char| !c.is_ascii_digit()).next();
-    digits
-        .and_then(|digits| digits.parse().ok())
-        .expect("an id")
 }
 
 /// Counted events with pauses, then for every other stream a final status-update.
@@ -113,7 +97,7 @@ impl Bench {
         let (say, gate, count) = (said.clone(), open.clone(), asked.clone());
         let agent = Agent::start(move |request, conversation| {
             count.fetch_add(1, Ordering::SeqCst);
-            let stream = stream_of(request);
+            let stream = request.number();
             match request.path.trim_start_matches('/') {
                 "hurry" => hurry(stream, conversation, &gate, &say),
                 "wait" => {

@@ -9,7 +9,7 @@
 
 mod support;
 
-use npamp_relay::crypto::{Random, SeededRandom};
+use npamp_relay::crypto::SeededRandom;
 use std::fmt::Write as _;
 use std::io;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use support::agent::{Agent, Conversation, Request};
 use support::chain::{Chain, ChainOptions, listen, route};
 use support::client::{Client, End, events, post_head};
-use support::{Relay, certificate, free_port, http, identity, wait_for};
+use support::{Relay, certificate, free_port, http, identity, number, wait_for};
 
 const STREAMS: usize = 20;
 const EVENTS: usize = 150;
@@ -29,12 +29,6 @@ const BURST: usize = 200;
 /// Longest wait for what must happen soon, on a machine that is busy.
 const SOON: Duration = Duration::from_secs(10);
 const CARD: &str = " {\"name\":\"\\u00e9\", \"url\":\"http://agent.test/\",\n\"signatures\":[ {\"protected\":\"eyJhbGciOiJFZERTQSJ9\",\"signature\":\"AAA_\"}]}\r\n";
-
-fn number(random: &mut SeededRandom, below: u64) -> u64 {
-    let mut octets = [0; 8];
-    random.fill(&mut octets);
-    u64::from_le_bytes(octets) % below
-}
 
 fn object(stream: usize, n: usize) -> Vec<u8> {
     format!(r#"{{"jsonrpc":"2.0","id":{stream},"result":{{"kind":"artifact-update","n":{n}}}}}"#)
@@ -49,16 +43,6 @@ fn large(stream: usize, n: usize) -> Vec<u8> {
 
 fn request(stream: usize, method: &str) -> Vec<u8> {
     format!(r#"{{"jsonrpc":"2.0","id":{stream},"method":"{method}","params":{{}}}}"#).into_bytes()
-}
-
-/// The JSON-RPC id of a request.
-fn stream_of(request: &Request) -> usize {
-    let body = String::from_utf8_lossy(&request.body);
-    let at = body.find("\"id\":").expect("an id") + 5;
-    let digits = body[at..].split(|c: char| !c.is_ascii_digit()).next();
-    digits
-        .and_then(|digits| digits.parse().ok())
-        .expect("an id")
 }
 
 #[derive(Default)]
@@ -89,7 +73,7 @@ fn answer(watch: &Watch, request: &Request, conversation: &mut Conversation) -> 
     if !body.contains("\"id\":") {
         return conversation.reply(202, b"");
     }
-    let stream = stream_of(request);
+    let stream = request.number();
     if body.contains("message/stream") {
         return match request.path.as_str() {
             "/talk" => talk(stream, conversation),

@@ -21,6 +21,18 @@ pub struct Request {
     pub body: Vec<u8>,
 }
 
+impl Request {
+    /// Its JSON-RPC id, which is a number.
+    pub fn number(&self) -> usize {
+        let body = String::from_utf8_lossy(&self.body);
+        let at = body.find("\"id\":").expect("an id") + 5;
+        let digits = body[at..].split(|c: char| !c.is_ascii_digit()).next();
+        digits
+            .and_then(|digits| digits.parse().ok())
+            .expect("an id")
+    }
+}
+
 /// Answers a request. An error closes the connection, otherwise it is kept.
 pub type Handler = dyn Fn(&Request, &mut Conversation) -> io::Result<()> + Send + Sync;
 

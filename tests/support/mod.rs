@@ -15,6 +15,7 @@ pub mod chain;
 pub mod client;
 pub mod peer;
 
+use npamp_relay::crypto::{Random, SeededRandom};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -57,6 +58,13 @@ pub fn wait_for<T>(what: &str, time: Duration, mut ready: impl FnMut() -> Option
         assert!(Instant::now() < end, "{what}: not within {time:?}");
         thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// A number below `below`, from a seed.
+pub fn number(random: &mut SeededRandom, below: u64) -> u64 {
+    let mut octets = [0; 8];
+    random.fill(&mut octets);
+    u64::from_le_bytes(octets) % below
 }
 
 /// A child process that is killed when this value goes, a panic included.
@@ -243,6 +251,15 @@ impl Relay {
             matches!(http(admin, "GET", "/readyz", &[], b""), Ok(reply) if reply.status == 200)
                 .then_some(())
         });
+    }
+
+    /// Most octets of the process that were resident in memory at once.
+    pub fn resident_max(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()));
+        let status = status.expect("the process");
+        let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+        let kib = line.and_then(|line| line.split_whitespace().nth(1));
+        kib.and_then(|kib| kib.parse::<u64>().ok()).expect("a size") * 1024
     }
 
     /// What `/metrics` says now.
