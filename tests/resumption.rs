@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::agent::{Agent, Conversation, Request};
+use support::agent::{Agent, Conversation};
 use support::client::{Client, End, events};
 use support::{Pair, PairOptions, number, wait_for};
 
