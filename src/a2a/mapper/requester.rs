@@ -713,6 +713,10 @@ fn judge(
             }
             let event_id = control.event_id;
             if decoded.envelope.kind == MessageKind::StreamData {
+                if event_id == u64::MAX {
+                    // It leaves no id for the end (NPAMP-CC-STREAM §5.1).
+                    return Err(ReplyFault::EventId.into());
+                }
                 let object = object(decoded, octets, id, false, stats)?;
                 return Ok(Verdict::Event(event_id, object));
             }

@@ -140,6 +140,70 @@ fn a_resume_request_upstream_repeats_what_came() {
     }
 }
 
+/// A transit whose upstream sent one event, and was lost and resumed after it; gives the
+/// correlation_id upstream.
+fn resumed_after(event_id: u64) -> (super::Middle, Vec<u8>) {
+    use npamp_relay::a2a::port::AssociationId;
+    use npamp_relay::bridge::envelope::MessageKind;
+    use npamp_relay::bridge::stream_control::StreamControl;
+    let mut middle = super::Middle::new(npamp_relay::a2a::MapperConfig::default());
+    let correlation_id = middle.stream_request(STREAM);
+    let object = numbered(event_id);
+    let mut data = a2a(MessageKind::StreamData, &correlation_id, "", &object);
+    data.stream_control = Some(StreamControl::resumable(event_id));
+    middle.upstream_payload(&data);
+    middle.one_back();
+    let lost = middle.upstream;
+    middle.down(lost);
+    middle.upstream = AssociationId(7009);
+    middle.input(Input::Up {
+        association: middle.upstream,
+        info: info(npamp_relay::a2a::port::Side::Initiator),
+        replaces: Some(lost),
+    });
+    middle.to_egress.clear();
+    (middle, correlation_id)
+}
+
+/// Ruling R17: an end that an upstream gives once more, under the id of the event that the
+/// transit has, is an orderly end for the peer, under a greater id (NPAMP-CC-STREAM §5.1).
+#[test]
+fn an_end_once_more_is_an_end() {
+    use npamp_relay::bridge::envelope::MessageKind;
+    use npamp_relay::bridge::stream_control::StreamControl;
+    for event_id in [4, u64::MAX - 1] {
+        let (mut middle, correlation_id) = resumed_after(event_id);
+        let mut end = a2a(MessageKind::StreamEnd, &correlation_id, "", "");
+        end.stream_control = Some(StreamControl::resumable(event_id));
+        middle.upstream_payload(&end);
+        let frame = middle.one_back();
+        assert_eq!(frame.kind, END, "{:?}", frame.decode());
+        let control = frame.decode().stream_control.unwrap();
+        assert_eq!(control.event_id, event_id + 1);
+        middle.assert_idle();
+    }
+}
+
+/// NPAMP-CC-STREAM §5.1: an event under the greatest id leaves none for the end, so that the
+/// stream fails, visibly and at both its ends.
+#[test]
+fn an_event_under_the_greatest_id_fails_its_stream() {
+    use npamp_relay::bridge::envelope::MessageKind;
+    use npamp_relay::bridge::stream_control::StreamControl;
+    let mut middle = super::Middle::new(npamp_relay::a2a::MapperConfig::default());
+    let correlation_id = middle.stream_request(STREAM);
+    for (event_id, kind) in [(1, DATA), (u64::MAX, ERROR)] {
+        let object = numbered(1);
+        let mut data = a2a(MessageKind::StreamData, &correlation_id, "", &object);
+        data.stream_control = Some(StreamControl::resumable(event_id));
+        middle.upstream_payload(&data);
+        assert_eq!(middle.one_back().kind, kind);
+    }
+    let cancel = middle.to_egress.remove(0).decode().stream_control.unwrap();
+    assert_eq!(cancel.control, Control::Cancel);
+    middle.assert_idle();
+}
+
 /// Ruling R17: what the upstream cannot go on with ends visibly for the peer too, its code
 /// passed on, after every event that there was; the peer may be away meanwhile.
 #[test]
