@@ -30,6 +30,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
+/// Void ends of retention that are not worth looking for.
+const VOID_DUE_MIN: usize = 64;
+
 /// Streams that this mapper keeps.
 #[derive(Default)]
 pub(super) struct Retained {
@@ -38,6 +41,8 @@ pub(super) struct Retained {
     streams: HashMap<ExchangeId, Stream>,
     /// Ends of retention, in order; one that its stream no longer has is void.
     due: VecDeque<(Instant, ExchangeId)>,
+    /// How many ends of retention there may be before the void ones are looked for.
+    due_max: usize,
     /// Streams without a place.
     idle: usize,
     /// Streams with something to send, by association.
@@ -105,6 +110,21 @@ impl Retained {
 
     pub(super) fn timeout(&self) -> Option<Instant> {
         self.due.front().map(|(at, _)| *at)
+    }
+
+    /// Notes an end of retention. The void ones go before they outnumber the others: a
+    /// consumer that comes back again and again leaves one each time.
+    fn schedule(&mut self, at: Instant, name: ExchangeId) {
+        if self.due.len() >= self.due_max {
+            let streams = &self.streams;
+            let stands = |due: &(Instant, ExchangeId)| {
+                let stream = streams.get(&due.1);
+                stream.is_some_and(|stream| stream.due == Some(due.0))
+            };
+            self.due.retain(stands);
+            self.due_max = (2 * self.due.len()).max(VOID_DUE_MIN);
+        }
+        self.due.push_back((at, name));
     }
 }
 
@@ -412,7 +432,7 @@ impl Mapper {
         if stream.due.replace(at).is_none() {
             self.retained.idle += 1;
         }
-        self.retained.due.push_back((at, name));
+        self.retained.schedule(at, name);
         if self.retained.idle > RETAINED_STREAMS_MAX && !self.evict() {
             self.stats.resumption.count(Resumption::Unkept);
             self.abandon(name, Outcome::AssociationLost, now);
@@ -678,5 +698,57 @@ impl Mapper {
                 cancel,
             },
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(due: Instant) -> Stream {
+        Stream {
+            key: StreamKey {
+                peer: "ed25519:peer".into(),
+                server_name: "agent".into(),
+                correlation_id: CorrelationId::new(b"c").unwrap(),
+            },
+            method: "message/stream".into(),
+            effect: Effect::DESTRUCTIVE,
+            buffer: ReplayBuffer::default(),
+            place: None,
+            pulled: true,
+            transit: false,
+            resumable: true,
+            queued: false,
+            paused: false,
+            due: Some(due),
+        }
+    }
+
+    /// A consumer that asks for its stream and leaves it, again and again, has the relay hold
+    /// no more for that, and every stream its one end of retention.
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "a test needs some instant")]
+    fn void_ends_of_retention_do_not_pile_up() {
+        let (mut retained, start) = (Retained::default(), Instant::now());
+        let standing = 100;
+        for n in 0..standing {
+            let at = start + std::time::Duration::from_secs(n);
+            retained.streams.insert(ExchangeId(n), stream(at));
+            retained.schedule(at, ExchangeId(n));
+        }
+        let name = ExchangeId(standing);
+        for n in 0..10_000 {
+            let at = start + std::time::Duration::from_millis(n);
+            retained.streams.insert(name, stream(at));
+            retained.schedule(at, name);
+            assert!(retained.due.len() <= 2 * (standing as usize + 1) + 1);
+        }
+        let stands = |n: u64| {
+            let stream = &retained.streams[&ExchangeId(n)];
+            let mut due = retained.due.iter();
+            due.any(|&(at, name)| name == ExchangeId(n) && stream.due == Some(at))
+        };
+        assert!((0..=standing).all(stands));
     }
 }
