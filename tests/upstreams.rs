@@ -11,6 +11,7 @@
 
 mod support;
 
+use npamp_relay::limits;
 use std::fmt::Write as _;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -554,6 +555,40 @@ fn a_silent_upstream_is_ejected() {
         bench.egresses[0].process.signal("CONT");
         bench.wait_ejected(0, false);
         bench.twins[0].go_on();
+        bench.wait_traffic(0);
+    });
+}
+
+/// A probe whose set of service parameters has to go meanwhile finds out all the same that
+/// its upstream is back.
+#[test]
+fn a_probe_outlives_its_set_of_parameters() {
+    with_and_without_workers(|workers| {
+        let bench = Bench::start(workers, 2, "[limits]\nhandshake_s = 4\n", |_| false);
+        assert_by(&bench.call("message/send"), 0);
+        // Its kernel still takes connections.
+        bench.egresses[0].process.signal("STOP");
+        bench.proxies[0].cut();
+        for _ in 0..4 {
+            assert_by(&bench.call("message/send"), 1);
+        }
+        bench.wait_ejected(0, true);
+        // Longer than the pause before the first probe, shorter than a handshake may take.
+        thread::sleep(limits::EJECTION_TIME_MIN * 2);
+        for n in 0..limits::PARAMETER_SETS_PER_ROUTE_MAX {
+            let version = format!("9.{n}");
+            let headers = [
+                ("content-type", "application/json"),
+                ("a2a-version", &*version),
+            ];
+            let body = br#"{"jsonrpc":"2.0","id":1,"method":"message/send","params":{}}"#;
+            let path = format!("/agents/{NAME}");
+            let reply = http(bench.port, "POST", &path, &headers, body).expect("a reply");
+            assert_eq!(reply.status, 200, "{}", reply.text());
+        }
+        assert!(bench.ejected(0), "the probe waits for it");
+        bench.egresses[0].process.signal("CONT");
+        bench.wait_ejected(0, false);
         bench.wait_traffic(0);
     });
 }

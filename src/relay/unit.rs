@@ -438,13 +438,18 @@ impl Loop {
             Origin::Dialled { token } => self.dials.remove(&token),
             Origin::Accepted { .. } => None,
         };
-        if pool.is_some_and(|pool| self.port.pools.borrow_mut().get(pool).is_none()) {
-            // It was a probe, and its set of parameters has been evicted.
-            self.shard.close(link, 0, "idle");
-            return;
+        if let Some(pool) = pool {
+            self.upstream_back(pool);
+            if self.port.pools.borrow_mut().get(pool).is_none() {
+                // It was a probe, and its set of parameters has been evicted.
+                self.shard.close(link, 0, "idle");
+                return;
+            }
         }
-        line.ready = true;
-        line.pool = pool;
+        if let Some(line) = self.lines.get_mut(&association) {
+            line.ready = true;
+            line.pool = pool;
+        }
         let replaces = pool.and_then(|pool| self.upstream_up(pool, association));
         self.map(Input::Up {
             association,

@@ -40,27 +40,11 @@ impl Loop {
         }
     }
 
-    /// Its calls go out, and it takes others again if it was ejected. Gives the
-    /// association whose place this one takes.
-    pub(super) fn upstream_up(
-        &mut self,
-        id: PoolId,
-        association: AssociationId,
-    ) -> Option<AssociationId> {
-        let (restored, replaces) = {
-            let mut pools = self.port.pools.borrow_mut();
-            let pool = pools.get(id)?;
-            pool.state = PoolState::Up(association);
-            pool.since = Some(now());
-            pool.redial.up(now());
-            let replaces = pool.lost.take();
-            (pools.restore(id), replaces)
-        };
-        let Some(named) = self.named(id) else {
-            return replaces;
-        };
-        named.stats.associations.add(1);
-        if restored {
+    /// An association with it is up: it takes calls again if it was ejected, also where
+    /// the entry that had it dialled is gone.
+    pub(super) fn upstream_back(&mut self, id: PoolId) {
+        let restored = self.port.pools.borrow_mut().restore(id);
+        if restored && let Some(named) = self.named(id) {
             named.stats.ejected.sub(1);
             named.stats.events.count(UpstreamCount::Returned);
             tracing::info!(
@@ -69,6 +53,25 @@ impl Loop {
                 server_name = named.server_name,
                 "the upstream is back"
             );
+        }
+    }
+
+    /// The calls that it is for go out. Gives the association whose place this one takes.
+    pub(super) fn upstream_up(
+        &mut self,
+        id: PoolId,
+        association: AssociationId,
+    ) -> Option<AssociationId> {
+        let replaces = {
+            let mut pools = self.port.pools.borrow_mut();
+            let pool = pools.get(id)?;
+            pool.state = PoolState::Up(association);
+            pool.since = Some(now());
+            pool.redial.up(now());
+            pool.lost.take()
+        };
+        if let Some(named) = self.named(id) {
+            named.stats.associations.add(1);
         }
         replaces
     }
