@@ -142,6 +142,13 @@ pub struct ResumeTicket {
     pub upstream: Option<usize>,
 }
 
+impl ResumeTicket {
+    /// Octets that a client chose, and that are held with it.
+    pub fn octets(&self) -> usize {
+        self.object.len() + self.id.len() + self.method.len()
+    }
+}
+
 /// A SafetyLabel as received, which passes unchanged (NPAMP-BRIDGE §7).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label {

@@ -247,6 +247,24 @@ fn waiting_ends() {
     }
 }
 
+/// The id of a Request counts for as long as its stream can be resumed: while it waits for an
+/// association, and on the next one.
+#[test]
+fn a_long_id_counts_while_its_stream_waits() {
+    let mut pair = Pair::new();
+    let id = format!("\"{}\"", "i".repeat(10_000));
+    let (exchange, _) = pair.ask(1, &request_json(&id, "message/stream"));
+    pair.agent(exchange, AgentEvent::StreamOpen);
+    pair.agent(exchange, event(&result_json(&id, "1")));
+    pair.cut();
+    assert!(pair.ingress.budget.held() >= id.len());
+    pair.join(8);
+    pair.pass();
+    assert!(pair.ingress.budget.held() >= id.len());
+    pair.agent(exchange, AgentEvent::StreamEnd);
+    pair.ingress.assert_idle();
+}
+
 /// NPAMP-CC-STREAM §7: a caller that leaves while its stream waits cancels it when it can be
 /// told, and the agent is let go.
 #[test]

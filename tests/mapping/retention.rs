@@ -255,7 +255,8 @@ fn the_oldest_events_go_first() {
         ..StreamConfig::default()
     });
     begin(&mut egress, 10);
-    let held = egress.stats.replay_octets.get() as usize;
+    let id = "1".len();
+    let held = egress.stats.replay_octets.get() as usize - id;
     assert_eq!(
         held,
         (7..=10)
@@ -282,7 +283,7 @@ fn the_oldest_events_go_first() {
         ..StreamConfig::default()
     });
     begin(&mut egress, 9);
-    assert_eq!(egress.stats.replay_octets.get() as usize, octets);
+    assert_eq!(egress.stats.replay_octets.get() as usize, octets + id);
 }
 
 /// NPAMP-CC-STREAM §6.1: while nobody takes the events the agent is paused, none is dropped;
@@ -449,7 +450,9 @@ fn among(registry: &Arc<StreamRegistry>, id: usize, config: MapperConfig) -> End
 #[test]
 fn the_process_keeps_so_much_and_no_more() {
     let one = numbered(1).len() + limits::HELD_EVENT_OCTETS;
-    let registry = Arc::new(StreamRegistry::new(3 * one + limits::HELD_EVENT_OCTETS));
+    // Beside the events the ids of the two streams, and not as much as another event takes.
+    let octets_max = 3 * one + limits::HELD_EVENT_OCTETS + 2 * "1".len();
+    let registry = Arc::new(StreamRegistry::new(octets_max));
     let mut egress = among(&registry, 0, MapperConfig::default());
     egress.up(7, info(Side::Responder));
     let first = begin(&mut egress, 1);
@@ -480,6 +483,35 @@ fn the_process_keeps_so_much_and_no_more() {
     assert_eq!(egress.cancels, [third]);
     assert_eq!((registry.octets().held(), registry.len()), (0, 0));
     egress.assert_idle();
+}
+
+/// NPAMP-CC-STREAM §12: a stream is kept with the id of its Request, which its peer chose and
+/// which counts: one too long for the process's bound is not kept.
+#[test]
+fn a_long_id_counts() {
+    let id = format!("\"{}\"", "i".repeat(10_000));
+    for (octets_max, kept) in [(45_000, 2), (25_000, 1), (15_000, 0)] {
+        let registry = Arc::new(StreamRegistry::new(octets_max));
+        let mut egress = among(&registry, 0, MapperConfig::default());
+        egress.up(7, info(Side::Responder));
+        for correlation_id in [b"one", b"two"] {
+            let object = request_json(&id, METHOD);
+            egress.payload(&a2a(MessageKind::Request, correlation_id, METHOD, &object));
+            let (exchange, _) = egress.one_dispatch();
+            egress.agent(exchange, AgentEvent::StreamOpen);
+            egress.agent(exchange, event(&result_json(&id, "1")));
+        }
+        let held = registry.octets().held();
+        assert!(
+            (kept * 20_000..=octets_max).contains(&held) || kept == 0,
+            "{held}"
+        );
+        assert_eq!(egress.stats.kept.get(), kept as u64);
+        egress.down();
+        egress.pass_time(limits::RETENTION_TIME);
+        assert_eq!((registry.octets().held(), registry.len()), (0, 0));
+        egress.assert_idle();
+    }
 }
 
 /// Two mappers of one process, as two units or two workers are.

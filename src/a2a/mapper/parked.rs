@@ -64,10 +64,8 @@ impl Mapper {
             let Outstanding { value, stream, .. } = outstanding;
             let mut call = value;
             match stream {
-                Some(consumed)
-                    if may_wait && call.resumable && self.budget.take(call.object.len()) =>
-                {
-                    call.octets = call.object.len();
+                Some(consumed) if may_wait && call.resumable && self.budget.take(call.held()) => {
+                    call.octets = call.held();
                     self.stats.octets.add(call.octets as u64);
                     self.stats.resumption.count(Resumption::Parked);
                     let call = Some(call);
@@ -153,7 +151,7 @@ impl Mapper {
         if let Err(refusal) = self.carried(id) {
             return Err(Box::new((call, refusal)));
         }
-        let octets = call.object.len();
+        let octets = call.held();
         let full = self.associations.get(&id).is_none_or(|association| {
             association.requester.len() >= self.config.exchanges_per_association
         });

@@ -57,6 +57,11 @@ pub(super) struct Call {
 }
 
 impl Call {
+    /// Octets that are held for as long as it can be resumed.
+    pub(super) fn held(&self) -> usize {
+        self.object.len() + self.id.as_ref().map_or(0, |id| id.len())
+    }
+
     /// Whether nothing came back of it yet, and asking twice does no harm: it is for the
     /// card, or its method is listed as read_only, and no label says more. What only a
     /// label says is read_only is not repeated.

@@ -54,6 +54,8 @@ struct Stream {
     method: Box<str>,
     effect: Effect,
     buffer: ReplayBuffer,
+    /// Octets held beside the buffer's.
+    fixed: usize,
     /// Where its frames go; nowhere once its end was sent, or its association is gone.
     place: Option<Place>,
     /// Frames wait for room rather than leave as the agent sends them.
@@ -263,17 +265,19 @@ impl Mapper {
         object: &[u8],
         now: Instant,
     ) -> Way {
-        let kept = self.is_kept(name) || (begins && self.begin(name));
-        if !kept {
+        let new = begins && !self.is_kept(name) && self.begin(name);
+        if !new && !self.is_kept(name) {
             return Way::Unkept;
         }
+        // The Request's id, which may be long, is held for as long as the stream can be.
+        let fixed = if new { self.id_octets(name) } else { 0 };
         let held = Held {
             event_id,
             kind,
             // A copy: what came from the agent is a slice of something larger.
             object: Bytes::copy_from_slice(object),
         };
-        let reserved = self.reserve(name, held.octets(), now);
+        let reserved = self.reserve(name, held.octets() + fixed, now);
         let bounds = &self.config.stream;
         let Some(stream) = self.retained.streams.get_mut(&name) else {
             return Way::Unkept;
@@ -286,6 +290,7 @@ impl Mapper {
             self.forget(name);
             return Way::Unkept;
         }
+        stream.fixed += fixed;
         stream.buffer.push(held);
         let way = if stream.pulled {
             Way::Later
@@ -299,6 +304,13 @@ impl Mapper {
             self.free(freed);
         }
         way
+    }
+
+    fn id_octets(&self, name: ExchangeId) -> usize {
+        match self.exchanges.get(&name).map(|exchange| &exchange.want) {
+            Some(Want::Reply { id, .. }) => id.len(),
+            _ => 0,
+        }
     }
 
     /// Starts to keep a stream.
@@ -331,6 +343,7 @@ impl Mapper {
             method: method.clone(),
             effect: *effect,
             buffer: ReplayBuffer::default(),
+            fixed: 0,
             place: Some(Place {
                 association,
                 home: self.retained.id,
@@ -408,7 +421,7 @@ impl Mapper {
     fn forget(&mut self, name: ExchangeId) -> Option<Stream> {
         let stream = self.retained.streams.remove(&name)?;
         self.retained.registry.leave(&stream.key, self.home(name));
-        self.free(stream.buffer.octets());
+        self.free(stream.buffer.octets() + stream.fixed);
         self.stats.kept.sub(1);
         if stream.due.is_some() {
             self.retained.idle -= 1;
@@ -715,6 +728,7 @@ mod tests {
             method: "message/stream".into(),
             effect: Effect::DESTRUCTIVE,
             buffer: ReplayBuffer::default(),
+            fixed: 0,
             place: None,
             pulled: true,
             transit: false,
