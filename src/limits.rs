@@ -98,6 +98,8 @@ pub const WINDOW_PROCESS_OCTETS_MAX: usize = 512 * 1024 * 1024;
 pub const DETACHED_STREAMS_MAX: usize = 8192;
 /// Events on their way to a client that came back on another unit than its stream's.
 pub const EVENTS_BETWEEN_UNITS_MAX: usize = 16;
+/// Octets of a Request that a stream without a client is remembered with and that count as part of it, not of its octets.
+pub const TICKET_OCTETS_FREE: usize = 256;
 /// Longest task id by which a detached stream is found, in octets.
 pub const TASK_ID_OCTETS_MAX: usize = 256;
 /// Events of one stream kept for a consumer that resumes it (NPAMP-CC-STREAM §6.1).

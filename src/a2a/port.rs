@@ -7,6 +7,7 @@ use crate::bridge::correlation::CorrelationId;
 use crate::bridge::discovery::{ErrorCode, Filter, Record};
 use crate::bridge::document_binding::DigestAlgorithm;
 use crate::bridge::safety::{Effect, EffectSet, SafetyLabel};
+use crate::limits::TICKET_OCTETS_FREE;
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -143,9 +144,10 @@ pub struct ResumeTicket {
 }
 
 impl ResumeTicket {
-    /// Octets that a client chose, and that are held with it.
+    /// Octets that a client chose and that are held with it, beyond what every stream may
+    /// have.
     pub fn octets(&self) -> usize {
-        self.object.len() + self.id.len() + self.method.len()
+        (self.object.len() + self.id.len()).saturating_sub(TICKET_OCTETS_FREE)
     }
 }
 

@@ -264,13 +264,14 @@ impl Queue {
         }
     }
 
-    /// Keeps another ticket, or none. Its octets count as those of the window do.
+    /// Keeps another ticket, or none: also where windows and tickets hold as much as
+    /// they may. Its octets count as those of the window do.
     pub(super) fn set_ticket(&self, ticket: Option<Box<ResumeTicket>>) {
-        let octets = ticket.as_ref().map_or(0, |ticket| ticket.object.len());
-        self.streams.purse.force(octets);
-        let old = std::mem::replace(&mut self.state.borrow_mut().ticket, ticket);
-        let octets = old.map_or(0, |ticket| ticket.object.len());
+        let old = self.state.borrow_mut().ticket.take();
+        let octets = old.map_or(0, |ticket| ticket.octets());
         self.streams.purse.give(octets);
+        let ticket = ticket.filter(|ticket| self.streams.afford(ticket.octets()));
+        self.state.borrow_mut().ticket = ticket;
     }
 
     /// Nobody wants the call any more.

@@ -319,14 +319,24 @@ impl Streams {
         self.purse.held()
     }
 
-    /// Takes octets for an event of a stream that goes on, at the cost of the oldest streams that have ended.
+    /// Takes octets for an event or a ticket of a stream that goes on, at the cost of the
+    /// oldest streams that have ended: their events first, then what their producers must
+    /// be told.
     pub(super) fn afford(&self, octets: usize) -> bool {
         while !self.purse.take(octets) {
             // Never the stream itself: it goes on.
-            let oldest = self.table.borrow_mut().oldest(Shelf::Ended);
-            let Some(oldest) = oldest else { return false };
+            let ended = self.table.borrow_mut().oldest(Shelf::Ended);
+            if let Some(oldest) = ended {
+                self.stats.stream_fates.count(StreamFate::Evicted);
+                self.fade(&oldest);
+                continue;
+            }
+            let remembered = self.table.borrow_mut().oldest(Shelf::Remembered);
+            let Some(oldest) = remembered else {
+                return false;
+            };
             self.stats.stream_fates.count(StreamFate::Evicted);
-            self.fade(&oldest);
+            self.remove(&oldest);
         }
         true
     }
@@ -372,9 +382,9 @@ impl Streams {
             (state.entry.take(), state.ticket.take(), reached)
         };
         // It is counted with its new owner.
-        let octets = ticket.as_ref().map_or(0, |ticket| ticket.object.len());
-        queue.set_ticket(ticket);
+        let octets = ticket.as_ref().map_or(0, |ticket| ticket.octets());
         self.purse.give(octets);
+        queue.set_ticket(ticket);
         let mut state = queue.state.borrow_mut();
         state.window.begin_after(cursor, reached);
         state.entry = entry;

@@ -98,7 +98,7 @@ impl Stream {
             correlation_id: CorrelationId::new(b"c").unwrap(),
             method: "tasks/resubscribe".into(),
             id: "1".into(),
-            object: Bytes::from_static(b"{}"),
+            object: Bytes::from_static(&[b' '; 2 * limits::TICKET_OCTETS_FREE]),
             upstream: Some(0),
         };
         self.sink.set_ticket(Some(Box::new(ticket.clone())));
@@ -346,7 +346,8 @@ fn a_slow_client_is_cut_and_its_stream_slides_on() {
         bench.resume(&stream, 1),
         Ok(Continued::Wire { .. })
     ));
-    assert_eq!(bench.streams.held_octets(), 2, "the ticket's object");
+    let ticket = limits::TICKET_OCTETS_FREE + "1".len();
+    assert_eq!(bench.streams.held_octets(), ticket, "its object and id");
     Clock::pass(&bench.streams, REST);
     bench.empty();
 }
@@ -542,5 +543,56 @@ fn draining_gives_up_what_is_detached() {
     assert_eq!(read(&mut other_handle), [2]);
     drop(other_handle);
     assert_eq!(other.gone.get(), 1);
+    bench.empty();
+}
+
+/// What a client's requests are remembered by is bounded, too: a long id or object is no way
+/// to have the relay hold more than it may.
+#[test]
+fn tickets_are_bounded() {
+    let clock = Clock::new();
+    let directory = Arc::new(Directory::new(4000));
+    let bench = Bench {
+        streams: clock.among(bounds(1000, 1 << 20), directory.clone()),
+        clock,
+        origin: Rc::new(Origin {
+            ingress: 0,
+            client: None,
+            route: 0,
+        }),
+    };
+    let mut streams = Vec::new();
+    for n in 0..7 {
+        let (stream, mut handle) = bench.open();
+        stream.event(1);
+        let mut ticket = stream.ticket();
+        let long = "7".repeat(1000);
+        if n % 2 == 0 {
+            ticket.id = long.into();
+        } else {
+            ticket.object = long.into();
+        }
+        stream.sink.set_ticket(Some(Box::new(ticket)));
+        stream.end(2);
+        read(&mut handle);
+        drop(handle);
+        assert!(directory.held_octets() <= 4000);
+        streams.push(stream);
+    }
+    assert_eq!(bench.refused(&streams[0], 1), NotContinued::Unknown);
+    drop(bench.window(&streams[6], 1));
+    Clock::pass(&bench.streams, GRACE);
+    assert!(matches!(
+        bench.resume(&streams[6], 1),
+        Ok(Continued::Wire { .. })
+    ));
+    let (huge, handle) = bench.open();
+    huge.event(1);
+    let mut ticket = huge.ticket();
+    ticket.id = "7".repeat(4000).into();
+    huge.sink.set_ticket(Some(Box::new(ticket)));
+    assert!(bench.streams.held_octets() <= 4000, "it cannot be resumed");
+    drop(handle);
+    bench.streams.drain();
     bench.empty();
 }
