@@ -285,6 +285,8 @@ pub const HTTP_WRITE_STALL_TIME: Duration = Duration::from_secs(60);
 pub const HTTP_LINGER_TIME: Duration = Duration::from_secs(2);
 /// Time after which one more discovery query may come.
 pub const DISCOVERY_QUERY_TIME: Duration = Duration::from_millis(100);
+/// Time for which an agent that has answered stays advertised, whatever becomes of the next connections to it.
+pub const DISCOVERY_REACH_TIME: Duration = Duration::from_secs(1);
 /// Time that a pagination cursor is known.
 pub const DISCOVERY_CURSOR_TIME: Duration = Duration::from_secs(60);
 /// Idle time after which a pooled connection to an agent is closed.

@@ -483,11 +483,29 @@ fn subscribe_update_unsubscribe() {
         assert_eq!(egress.stats.discovery_subscriptions.get(), live);
     }
     assert_eq!(egress.happened(DiscoveryEvent::Unmatched), 1);
+    egress.pass_time(limits::DISCOVERY_REACH_TIME);
     egress.agent_unreachable();
     egress.take_reply(ERROR);
     egress.no_frame();
     egress.down();
     assert_eq!(egress.stats.discovery_subscriptions.get(), 0);
+}
+
+/// §10: an agent that takes every second connection does not have every peer told with each.
+#[test]
+fn an_agent_that_comes_and_goes_is_no_flood() {
+    let mut egress = egress();
+    egress.disco(SUBSCRIBE, b"s", &[]);
+    egress.frames.clear();
+    for _ in 0..100 {
+        egress.agent_unreachable();
+        egress.agent_answers();
+    }
+    assert_eq!(egress.happened(DiscoveryEvent::UpdateSent), 2);
+    egress.pass_time(limits::DISCOVERY_REACH_TIME);
+    egress.agent_unreachable();
+    assert_eq!(egress.happened(DiscoveryEvent::AgentWithdrawn), 2);
+    assert_eq!(egress.happened(DiscoveryEvent::UpdateSent), 3);
 }
 
 /// §7.2: a snapshot that is longer than a page comes in several results.

@@ -4,7 +4,7 @@
 //! An egress advertises A2A, its carriage classes and the agent of the
 //! association's server name, no other (ruling R10), and only while it can
 //! carry them: the agent's record goes when no connection to the agent comes
-//! about, and returns with its next answer. What was learned is a claim: it
+//! about, and returns with its next answer, to stay for a moment at least. What was learned is a claim: it
 //! refuses a call early that the peer would refuse anyway, and never permits one
 //! (NPAMP-DISC §10). Nothing waits for it, and it ends with the association (§8).
 
@@ -28,7 +28,9 @@ use crate::bridge::envelope::{ContentType, ProtocolId};
 use crate::bridge::safety::{Effect, EffectSet};
 use crate::bridge::transport_error::{TransportCode, cut};
 use crate::crypto::Random;
-use crate::limits::{CORRELATION_RANDOM_OCTETS, DISCOVERY_AGENT_ID_OCTETS_MAX};
+use crate::limits::{
+    CORRELATION_RANDOM_OCTETS, DISCOVERY_AGENT_ID_OCTETS_MAX, DISCOVERY_REACH_TIME,
+};
 use crate::wire::ChannelId;
 use bytes::Bytes;
 use std::time::Instant;
@@ -261,8 +263,11 @@ impl Mapper {
                 if self.is_subscription(id, &corr) {
                     self.take_records(id, records);
                     if complete {
-                        self.learn(id, Learned::completed);
-                        self.tell_learned(id);
+                        let mut first = false;
+                        self.learn(id, |learned| first = learned.completed());
+                        if first {
+                            self.tell_learned(id);
+                        }
                     }
                 } else {
                     self.take_page(id, &corr, records, cursor);
@@ -386,7 +391,7 @@ impl Mapper {
     }
 
     /// Notes whether the agent of an exchange can be reached.
-    pub(super) fn reach(&mut self, name: ExchangeId, event: &AgentEvent) {
+    pub(super) fn reach(&mut self, name: ExchangeId, event: &AgentEvent, now: Instant) {
         let reached = match event {
             AgentEvent::Unreachable { .. } => false,
             AgentEvent::Body { .. } | AgentEvent::StreamOpen => true,
@@ -403,7 +408,13 @@ impl Mapper {
         let Some(Target::Agent(agent)) = target else {
             return;
         };
-        if !self.set_reach(agent, reached) {
+        let back = self.returned.get(&agent);
+        if !reached && back.is_some_and(|&at| now < at + DISCOVERY_REACH_TIME) {
+            // One that takes some connections and not others would have every peer told
+            // with each of them.
+            return;
+        }
+        if !self.set_reach(agent, reached, now) {
             return;
         }
         self.stats.discovery.count(if reached {
@@ -419,13 +430,16 @@ impl Mapper {
     }
 
     /// Notes it, and tells subscribers. False when it was known.
-    pub(super) fn set_reach(&mut self, agent: usize, reached: bool) -> bool {
+    pub(super) fn set_reach(&mut self, agent: usize, reached: bool, now: Instant) -> bool {
         let changed = if reached {
             self.unreachable.remove(&agent)
         } else {
             self.unreachable.insert(agent)
         };
         if changed {
+            if reached {
+                self.returned.insert(agent, now);
+            }
             self.readvertise(agent, reached);
         }
         changed

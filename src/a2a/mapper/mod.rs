@@ -63,6 +63,8 @@ pub struct Mapper {
     discoveries: HashMap<CallId, (AssociationId, CorrelationId)>,
     /// Agents that no connection came about to, and that have not answered since.
     unreachable: HashSet<usize>,
+    /// When each agent that was out of reach was first heard of again.
+    returned: HashMap<usize, Instant>,
     exchanges: HashMap<ExchangeId, Exchange>,
     next_exchange: u64,
     /// Streams that we produce and can send again.
@@ -121,6 +123,7 @@ impl Mapper {
             calls: HashMap::new(),
             discoveries: HashMap::new(),
             unreachable: HashSet::new(),
+            returned: HashMap::new(),
             exchanges: HashMap::new(),
             next_exchange: 1,
             retained: Retained::default(),
@@ -198,7 +201,7 @@ impl Mapper {
                 cancel,
             }) => self.leave(exchange, &key, place, cancel, now),
             Input::Stream(StreamMessage::Reach { agent, reached }) => {
-                self.set_reach(agent, reached);
+                self.set_reach(agent, reached, now);
             }
             Input::Stream(StreamMessage::Settled {
                 association,

@@ -310,7 +310,7 @@ impl Mapper {
 
     /// News of the agent.
     pub(super) fn agent(&mut self, name: ExchangeId, event: AgentEvent, now: Instant) {
-        self.reach(name, &event);
+        self.reach(name, &event, now);
         let Some(exchange) = self.exchanges.get(&name) else {
             // That the agent ends what has ended is as it should be.
             if !matches!(event, AgentEvent::StreamEnd) {

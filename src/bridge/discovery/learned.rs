@@ -44,6 +44,8 @@ pub struct Learned {
     octets: usize,
     subscription: Option<CorrelationId>,
     snapshot: Snapshot,
+    /// The last page has come.
+    ended: bool,
 }
 
 impl Learned {
@@ -51,6 +53,7 @@ impl Learned {
     pub fn subscribed(&mut self, corr: CorrelationId) {
         self.subscription = Some(corr);
         self.snapshot = Snapshot::Awaited;
+        self.ended = false;
     }
 
     /// Whether it is the live subscription's.
@@ -64,11 +67,12 @@ impl Learned {
         self.snapshot = Snapshot::Refused;
     }
 
-    /// The last page of the snapshot is there.
-    pub fn completed(&mut self) {
+    /// The last page of the snapshot is there. True the first time.
+    pub fn completed(&mut self) -> bool {
         if self.snapshot == Snapshot::Awaited {
             self.snapshot = Snapshot::Complete;
         }
+        !std::mem::replace(&mut self.ended, true)
     }
 
     /// Something about the set was not understood.
@@ -245,7 +249,7 @@ mod tests {
         learned.subscribed(corr(b"s"));
         assert!(learned.is_subscription(&corr(b"s")));
         assert_eq!(lacks(&learned), (false, false), "awaited");
-        learned.completed();
+        assert!(learned.completed(), "the first time");
         assert_eq!(lacks(&learned), (true, true));
         learned.take(class(b"b", 1, 5));
         assert_eq!(lacks(&learned), (true, false));
@@ -262,7 +266,7 @@ mod tests {
         assert_eq!(lacks(&learned), (false, true));
         learned.missed();
         assert_eq!(lacks(&learned), (false, false), "partial");
-        learned.completed();
+        assert!(!learned.completed());
         assert_eq!(learned.snapshot(), Snapshot::Partial);
 
         let mut empty = Learned::default();
