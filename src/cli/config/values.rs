@@ -36,7 +36,10 @@ pub(crate) fn server_name(text: &str) -> Result<String, String> {
 
 /// `npamp://host:port`, given back as `host:port`.
 pub(crate) fn upstream(text: &str) -> Result<String, String> {
-    let wrong = || format!("{text:?} is no upstream; expected \"npamp://host:port\"");
+    let wrong = || {
+        let shown = shown(text);
+        format!("{shown} is no upstream; expected \"npamp://host:port\"")
+    };
     let url = Url::parse(text).map_err(|_| wrong())?;
     let plain = url.scheme() == "npamp"
         && matches!(url.path(), "" | "/")
@@ -59,13 +62,21 @@ pub(crate) fn upstream(text: &str) -> Result<String, String> {
     }
 }
 
+/// A URL as a message may show it: not where it could hold a credential.
+fn shown(text: &str) -> String {
+    if text.contains('@') {
+        "what is written".to_owned()
+    } else {
+        format!("{text:?}")
+    }
+}
+
 fn http_url(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|e| format!("{text:?} is no URL: {e}"))?;
+    let url = Url::parse(text).map_err(|e| format!("{} is no URL: {e}", shown(text)))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-        return Err(format!("{text:?} is no http or https URL"));
+        return Err(format!("{} is no http or https URL", shown(text)));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        // The text is not repeated: it holds a credential.
         return Err("a URL must not hold credentials".to_owned());
     }
     if url.fragment().is_some() {
@@ -195,8 +206,17 @@ mod tests {
         );
         assert!(public_url("ftp://a.example").is_err());
         assert!(public_url("https://a.example/?q").is_err());
-        let told = agent_url("http://user:hunter2@a.example").unwrap_err();
-        assert!(!told.contains("hunter2"));
+        for credential in [
+            "http://user:hunter2@a.example",
+            "http://user:hunter2@a.example:99999/",
+            "ftp://user:hunter2@a.example",
+            "user:hunter2@a.example",
+        ] {
+            let told = agent_url(credential).unwrap_err();
+            assert!(!told.contains("hunter2"), "{told}");
+            let told = upstream(credential).unwrap_err();
+            assert!(!told.contains("hunter2"), "{told}");
+        }
     }
 
     /// Rulings R8 and R9.
