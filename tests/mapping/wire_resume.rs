@@ -2,6 +2,7 @@
 //! what the mapper said of it. NPAMP-CC-STREAM §6, §13.4 and ruling R17.
 
 use crate::harness::*;
+use bytes::Bytes;
 use npamp_relay::a2a::MapperConfig;
 use npamp_relay::a2a::config::StreamConfig;
 use npamp_relay::a2a::port::{
@@ -97,6 +98,29 @@ fn an_ended_stream_is_sent_again_from_any_cursor() {
         pair.pass();
         assert_eq!(ids(&mut pair.ingress, 3), wanted);
     }
+}
+
+/// What a ticket keeps is a copy: it does not hold on to what the object came in.
+#[test]
+fn a_ticket_is_small() {
+    let mut pair = Pair::new();
+    let object = Bytes::from(request_json("1", "tasks/resubscribe"));
+    pair.ingress.input(Input::Call {
+        association: pair.ingress.association,
+        call: CallId(1),
+        request: CallRequest::Request {
+            object: object.clone(),
+        },
+    });
+    pair.pass();
+    let (exchange, _) = pair.egress.one_dispatch();
+    pair.agent(exchange, AgentEvent::StreamOpen);
+    pair.agent(exchange, event(&numbered(1)));
+    pair.agent(exchange, AgentEvent::StreamEnd);
+    let (_, ticket) = pair.ingress.resumable.remove(0);
+    let ticket = ticket.expect("a ticket");
+    assert!(object.is_unique());
+    assert_eq!(ticket.object, object);
 }
 
 /// Ruling R17: the request of a read_only stream carries its object again.

@@ -17,6 +17,7 @@ use crate::bridge::stream::Consumer;
 use crate::bridge::stream_control::StreamControl;
 use crate::bridge::transport_error::TransportCode;
 use crate::wire::ChannelId;
+use bytes::Bytes;
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
@@ -251,7 +252,8 @@ impl Mapper {
                 correlation_id,
                 method: call.method.clone(),
                 id: token.clone(),
-                object: call.object.clone(),
+                // A copy: what came from a client is a slice of something larger.
+                object: Bytes::copy_from_slice(&call.object),
                 upstream: None,
             })),
             _ => None,
