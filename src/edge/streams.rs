@@ -159,6 +159,9 @@ pub(super) struct Entry {
 /// Events of a stream that are looked at for its task.
 const TASK_LOOKS: u8 = 4;
 
+/// Void times of a shelf that are not worth looking for.
+const VOID_TIMES_MIN: usize = 64;
+
 impl Entry {
     /// Looks for the stream's task in an event.
     pub(super) fn learn(&mut self, kept: &Kept) {
@@ -231,6 +234,21 @@ impl Table {
             Shelf::Ended => &mut self.ended,
             Shelf::Remembered => &mut self.remembered,
         }
+    }
+
+    /// Drops the void times of a shelf before they outnumber the others: a client that
+    /// comes back and leaves again and again makes one each time.
+    fn sweep(&mut self, shelf: Shelf) {
+        let times_max = 2 * self.shelved + VOID_TIMES_MIN;
+        if self.shelf(shelf).len() < times_max {
+            return;
+        }
+        let mut times = std::mem::take(self.shelf(shelf));
+        times.retain(|(at, token)| {
+            let queue = self.streams.get(token);
+            queue.is_some_and(|queue| queue.is_on(shelf, *at))
+        });
+        *self.shelf(shelf) = times;
     }
 
     /// The stream that has been on the shelf for longest.
@@ -494,6 +512,7 @@ impl Streams {
         };
         let full = {
             let mut table = self.table.borrow_mut();
+            table.sweep(shelf);
             table.shelf(shelf).push_back((at, token));
             table.shelved += 1;
             table.shelved > self.bounds.kept_max

@@ -596,3 +596,29 @@ fn tickets_are_bounded() {
     bench.streams.drain();
     bench.empty();
 }
+
+/// A client that comes back and leaves again and again leaves nothing behind each time.
+#[test]
+fn void_times_do_not_pile_up() {
+    let bench = Bench::new(bounds(100, 1 << 20));
+    let (goes_on, mut handle) = bench.open();
+    goes_on.event(1);
+    read(&mut handle);
+    drop(handle);
+    let (over, mut handle) = bench.open();
+    over.event(1);
+    over.end(2);
+    read(&mut handle);
+    drop(handle);
+    for _ in 0..10_000 {
+        Clock::pass(&bench.streams, Duration::from_millis(1));
+        drop(bench.window(&goes_on, 0));
+        drop(bench.window(&over, 0));
+        let table = bench.streams.table.borrow();
+        let times = table.detached.len() + table.ended.len();
+        assert!(times <= 2 * (2 * 2 + VOID_TIMES_MIN + 1), "{times}");
+    }
+    Clock::pass(&bench.streams, GRACE + REST);
+    Clock::pass(&bench.streams, REST);
+    bench.empty();
+}
