@@ -87,6 +87,8 @@ struct Receiving {
     key: Option<TrafficKey>,
     epoch: u64,
     expected: u64,
+    /// What will be expected once the frames opened ahead of their turn are accepted.
+    ahead: u64,
 }
 
 impl Channel {
@@ -99,51 +101,62 @@ impl Channel {
         }
     }
 
-    /// Appends the sealed frame to `out`. The sequence is spent before the seal,
+    /// Appends a frame to `out`, not sealed yet: room for its header, the
+    /// payload, room for its tag. Its sequence is spent here, before the seal,
     /// so that no path can spend it twice.
-    pub(super) fn seal(
+    pub(super) fn append(
         &mut self,
         keys: &KeySource,
         frame: &Unsealed,
         now: Instant,
         out: &mut Vec<u8>,
-    ) {
+    ) -> Header {
         let send = &mut self.send;
         let sequence = send.sequence;
         // Never wraps: the update bounds end an epoch long before.
         send.sequence += 1;
         send.octets += frame.payload.len() as u64;
         send.used_since.get_or_insert(now);
-        let key = send
-            .key
+        send.key
             .get_or_insert_with(|| keys.sending(self.id, send.epoch));
-        let header = Header {
+        out.reserve(frame.octets());
+        out.resize(out.len() + Header::LEN, 0);
+        out.extend_from_slice(&frame.payload);
+        out.resize(out.len() + TAG_LEN, 0);
+        Header {
             flags: frame.flags | Flags::ENC,
             frame_type: frame.frame_type,
             channel: self.id,
             sequence,
             payload_length: (frame.payload.len() + TAG_LEN) as u32,
-        };
-        let start = out.len();
-        out.reserve(frame.octets());
-        out.resize(start + Header::LEN, 0);
-        out.extend_from_slice(&frame.payload);
-        out.resize(out.len() + TAG_LEN, 0);
-        key.seal(&header, &mut out[start..]);
+        }
     }
 
-    /// Seals KEY_UPDATE as the last frame of the epoch and begins the next.
-    pub(super) fn seal_update(&mut self, keys: &KeySource, now: Instant, out: &mut Vec<u8>) {
-        let epoch = self.send.epoch + 1;
+    /// The key of what was appended in this epoch.
+    pub(super) fn sealing_key(&self) -> Option<&TrafficKey> {
+        self.send.key.as_ref()
+    }
+
+    /// Appends KEY_UPDATE, the last frame of its epoch.
+    pub(super) fn append_update(
+        &mut self,
+        keys: &KeySource,
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) -> Header {
         let frame = Unsealed {
             channel: self.id,
             frame_type: FrameType::KEY_UPDATE,
             flags: Flags::NONE,
-            payload: marker(epoch),
+            payload: marker(self.send.epoch + 1),
         };
-        self.seal(keys, &frame, now, out);
+        self.append(keys, &frame, now, out)
+    }
+
+    /// Begins the epoch after a KEY_UPDATE that was sealed.
+    pub(super) fn next_epoch(&mut self) {
         self.send = Sending {
-            epoch,
+            epoch: self.send.epoch + 1,
             ..Sending::default()
         };
     }
@@ -196,14 +209,56 @@ impl Channel {
         let key = receive
             .key
             .get_or_insert_with(|| keys.receiving(self.id, receive.epoch));
-        let payload = key.open(header, payload).map_err(|_| Refusal::Tag)?;
+        let authentic = key.open(header, payload).is_ok();
+        self.accept(header, payload, authentic)
+    }
+
+    /// What is left of opening a frame once it was decrypted and its tag compared.
+    pub(super) fn accept<'a>(
+        &mut self,
+        header: &Header,
+        payload: &'a mut [u8],
+        authentic: bool,
+    ) -> Result<&'a mut [u8], Refusal> {
+        let receive = &mut self.receive;
+        if !authentic {
+            return Err(Refusal::Tag);
+        }
         if header.sequence > receive.expected {
+            payload.fill(0);
             return Err(Refusal::Gap {
                 expected: receive.expected,
             });
         }
         receive.expected = receive.expected.checked_add(1).ok_or(Refusal::Exhausted)?;
-        Ok(payload)
+        let length = payload.len() - TAG_LEN;
+        Ok(&mut payload[..length])
+    }
+
+    /// Begins to look ahead: no frame was opened before its turn.
+    pub(super) fn look_ahead(&mut self) {
+        self.receive.ahead = self.receive.expected;
+    }
+
+    /// Whether `sequence` is next, the frames opened ahead counted. Then the key is there.
+    pub(super) fn is_next_ahead(&mut self, keys: &KeySource, sequence: u64) -> bool {
+        let receive = &mut self.receive;
+        let Some(next) = receive.ahead.checked_add(1) else {
+            return false;
+        };
+        if sequence != receive.ahead {
+            return false;
+        }
+        receive.ahead = next;
+        receive
+            .key
+            .get_or_insert_with(|| keys.receiving(self.id, receive.epoch));
+        true
+    }
+
+    /// The key of the epoch received.
+    pub(super) fn opening_key(&self) -> Option<&TrafficKey> {
+        self.receive.key.as_ref()
     }
 
     /// Takes the peer's KEY_UPDATE payload: begins the epoch it announces and

@@ -5,9 +5,11 @@
 //! Serves the N-PAMP draft, Reserved Frame Types, CLOSE Frame, Channel
 //! Architecture, Replay; NPAMP-HELLO §3–§6; rulings R1–R6, R21, R24.
 
+mod batch;
 mod greeting;
 mod receive;
 
+use self::batch::Waiting;
 use self::greeting::Greeting;
 use super::channel::{Channel, KeySource, Unsealed};
 use super::config::{AssociationConfig, HelloMode};
@@ -147,9 +149,7 @@ impl Association {
         machine.stats.octets_received += octets.len() as u64;
         machine.heard = now;
         machine.probe_due = None;
-        let result = deframer.push(octets, |header, payload| {
-            machine.handle_frame(&header, payload, on_event)
-        });
+        let result = machine.handle_frames(deframer, octets, on_event);
         match result {
             Err(error) if machine.failure.is_none() && machine.phase != Phase::Ended => {
                 // A header error: the deframer's own, so the machine does not know yet.
@@ -433,35 +433,46 @@ impl Machine {
         let Some(keys) = &self.keys else {
             return 0;
         };
+        let channels = &mut self.channels[..];
+        let mut waiting = Waiting::new(start);
         while out.len() - start < octets_max {
-            let requested = self
-                .channels
-                .iter_mut()
-                .find(|channel| open && channel.update_requested());
-            if let Some(channel) = requested {
-                channel.seal_update(keys, now, out);
-                self.stats.key_updates_sent += 1;
-                self.stats.frames_sealed += 1;
-                continue;
-            }
-            let Some(frame) = self.outbound.pop() else {
+            let requested = channels
+                .iter()
+                .position(|channel| open && channel.update_requested());
+            let frame = match requested {
+                Some(_) => None,
+                None => self.outbound.pop(),
+            };
+            let at = match &frame {
+                Some(frame) => channels
+                    .iter()
+                    .position(|channel| channel.id == frame.channel),
+                None => requested,
+            };
+            let Some(at) = at else {
+                if frame.is_some() {
+                    continue;
+                }
                 break;
             };
-            let Some(channel) = self
-                .channels
-                .iter_mut()
-                .find(|channel| channel.id == frame.channel)
-            else {
-                continue;
-            };
-            if open && channel.update_due(frame.payload.len(), &self.bounds, now) {
-                channel.seal_update(keys, now, out);
+            let due = frame.as_ref().is_none_or(|frame| {
+                open && channels[at].update_due(frame.payload.len(), &self.bounds, now)
+            });
+            if due {
+                let header = channels[at].append_update(keys, now, out);
+                waiting.push(channels, at, header, out);
+                waiting.seal(channels, out);
+                channels[at].next_epoch();
                 self.stats.key_updates_sent += 1;
                 self.stats.frames_sealed += 1;
             }
-            channel.seal(keys, &frame, now, out);
-            self.stats.frames_sealed += 1;
+            if let Some(frame) = frame {
+                let header = channels[at].append(keys, &frame, now, out);
+                waiting.push(channels, at, header, out);
+                self.stats.frames_sealed += 1;
+            }
         }
+        waiting.seal(channels, out);
         self.stats.octets_sealed += (out.len() - start) as u64;
         if self.phase == Phase::Ended && self.outbound.is_empty() {
             self.wipe();

@@ -10,6 +10,8 @@ use thiserror::Error;
 use zeroize::{Zeroize, Zeroizing};
 
 use super::Suite;
+use super::multibuffer::{Key, Message, Path};
+use crate::limits;
 use crate::wire::Header;
 
 /// Octets of an AEAD tag.
@@ -45,9 +47,11 @@ impl KeyIv {
 
     /// The key of frames under `suite`.
     pub fn into_traffic_key(self, suite: Suite) -> TrafficKey {
+        let path = Path::best().filter(|_| suite == Suite::Aes256Gcm);
         TrafficKey {
             suite,
             key: Box::new(expanded(suite, &self.key)),
+            batch: path.map(|path| (path, path.key(&self.key))),
             iv: self.iv,
         }
     }
@@ -69,6 +73,8 @@ pub struct TrafficKey {
     suite: Suite,
     // Boxed, so that moving the TrafficKey leaves no copy behind.
     key: Box<LessSafeKey>,
+    /// The same key for frames that are worked on together, where the CPU can.
+    batch: Option<(Path, Box<Key>)>,
     iv: Zeroizing<[u8; IV_LEN]>,
 }
 
@@ -124,9 +130,126 @@ impl TrafficKey {
         }
     }
 
+    /// Seals frames as [`TrafficKey::seal`] does, each under its own key, many at once.
+    pub fn seal_all<'a>(frames: impl IntoIterator<Item = (&'a Self, Header, &'a mut [u8])>) {
+        let mut batch: Option<Batch<'a>> = None;
+        for (key, header, frame) in frames {
+            let Some((path, expanded)) = key.batched(frame.len()) else {
+                key.seal(&header, frame);
+                continue;
+            };
+            assert_eq!(
+                Header::LEN + header.payload_length as usize,
+                frame.len(),
+                "the header states the length of the frame"
+            );
+            let (head, payload) = frame.split_at_mut(Header::LEN);
+            head.copy_from_slice(&header.encode());
+            let batch = batch.get_or_insert_with(|| Batch::new(path, expanded));
+            batch.push(Message {
+                key: expanded,
+                nonce: nonce(&key.iv, header.sequence),
+                head: prefix(head),
+                payload,
+                verified: false,
+            });
+            if batch.is_full() {
+                path.seal(batch.take());
+            }
+        }
+        if let Some(mut batch) = batch {
+            batch.path.seal(batch.take());
+        }
+    }
+
+    /// Opens whole frames, header included, as [`TrafficKey::open`] does, each
+    /// under its own key, many at once. Calls `verdict` once for each with its
+    /// place among `frames`, in any order; `false` means that its payload was zeroed.
+    pub fn open_all<'a>(
+        frames: impl IntoIterator<Item = (&'a Self, Header, &'a mut [u8])>,
+        mut verdict: impl FnMut(usize, bool),
+    ) {
+        let mut batch: Option<Batch<'a>> = None;
+        let mut places = [0; limits::AEAD_BATCH_FRAMES];
+        for (place, (key, header, frame)) in frames.into_iter().enumerate() {
+            let (head, payload) = frame.split_at_mut(Header::LEN);
+            let Some((path, expanded)) = key.batched(Header::LEN + payload.len()) else {
+                verdict(place, key.open(&header, payload).is_ok());
+                continue;
+            };
+            let batch = batch.get_or_insert_with(|| Batch::new(path, expanded));
+            places[batch.count] = place;
+            batch.push(Message {
+                key: expanded,
+                nonce: nonce(&key.iv, header.sequence),
+                head: prefix(head),
+                payload,
+                verified: false,
+            });
+            if batch.is_full() {
+                batch.open(&places, &mut verdict);
+            }
+        }
+        if let Some(mut batch) = batch {
+            batch.open(&places, &mut verdict);
+        }
+    }
+
+    /// What a frame of `octets` is worked on with, if not alone.
+    fn batched(&self, octets: usize) -> Option<(Path, &Key)> {
+        let (path, key) = self.batch.as_ref()?;
+        (octets <= limits::AEAD_BATCH_FRAME_OCTETS_MAX).then_some((*path, key))
+    }
+
     fn nonce(&self, sequence: u64) -> Nonce {
         Nonce::assume_unique_for_key(nonce(&self.iv, sequence))
     }
+}
+
+/// Frames that wait to be worked on together.
+struct Batch<'a> {
+    path: Path,
+    messages: [Message<'a>; limits::AEAD_BATCH_FRAMES],
+    count: usize,
+}
+
+impl<'a> Batch<'a> {
+    fn new(path: Path, key: &'a Key) -> Self {
+        Self {
+            path,
+            messages: std::array::from_fn(|_| Message::place(key)),
+            count: 0,
+        }
+    }
+
+    fn push(&mut self, message: Message<'a>) {
+        self.messages[self.count] = message;
+        self.count += 1;
+    }
+
+    fn is_full(&self) -> bool {
+        self.count == self.messages.len()
+    }
+
+    fn take(&mut self) -> &mut [Message<'a>] {
+        let count = std::mem::take(&mut self.count);
+        &mut self.messages[..count]
+    }
+
+    fn open(&mut self, places: &[usize], verdict: &mut impl FnMut(usize, bool)) {
+        let path = self.path;
+        let messages = self.take();
+        path.open(messages);
+        for (message, &place) in messages.iter().zip(places) {
+            verdict(place, message.verified);
+        }
+    }
+}
+
+/// What seals authenticate of a header.
+fn prefix(head: &[u8]) -> &[u8; Header::PREFIX_LEN] {
+    head.first_chunk()
+        .expect("a header is longer than its prefix")
 }
 
 impl Drop for TrafficKey {

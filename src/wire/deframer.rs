@@ -49,6 +49,18 @@ impl Deframer {
         }
     }
 
+    /// The header of the frame that lies whole at the front of `octets`, if the
+    /// next [`Deframer::step`] would hand that frame out. Nothing is taken: the
+    /// caller may take the frame by itself, or let the step do it.
+    pub fn peek(&self, octets: &[u8]) -> Option<Header> {
+        if self.failed.is_some() || self.held_octets() > 0 {
+            return None;
+        }
+        let header = Header::decode(octets).ok()?;
+        let total = Header::LEN + header.payload_length as usize;
+        (total <= self.frame_octets_max.min(octets.len())).then_some(header)
+    }
+
     /// Takes octets up to the end of the next frame. The caller goes on with
     /// `&mut octets[consumed..]` until nothing is left; so it may stop after any
     /// frame, for example at the end of a handshake. Errors stick.
@@ -155,7 +167,8 @@ impl Deframer {
         checked
     }
 
-    fn forget_handed_out(&mut self) {
+    /// Gives back the memory of a frame that was handed out.
+    pub fn forget_handed_out(&mut self) {
         if self.handed_out {
             self.handed_out = false;
             self.buffer.clear();

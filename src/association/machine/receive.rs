@@ -11,13 +11,54 @@ use super::super::phase::{Move, Phase};
 use super::super::report;
 use super::{Machine, OnEvent};
 use crate::limits;
-use crate::wire::{ChannelId, Flags, FrameType, Header};
+use crate::wire::{ChannelId, Deframer, Flags, FrameType, Header};
 
 impl Machine {
+    /// Takes all `octets`: opens together what can be, and handles the frames in order.
+    pub(super) fn handle_frames(
+        &mut self,
+        deframer: &mut Deframer,
+        mut octets: &mut [u8],
+        on_event: OnEvent<'_>,
+    ) -> Result<(), AssociationError> {
+        while !octets.is_empty() {
+            let ahead = self.open_ahead(deframer, octets);
+            let mut taken = 0;
+            for (header, authentic) in ahead.frames() {
+                let payload = taken + Header::LEN;
+                taken = payload + header.payload_length as usize;
+                let outcome = self.handle_frame(
+                    &header,
+                    &mut octets[payload..taken],
+                    Some(authentic),
+                    on_event,
+                );
+                if outcome.is_err() {
+                    // What was opened ahead and is not delivered does not stay.
+                    octets[taken..].fill(0);
+                    return outcome;
+                }
+            }
+            // A frame that does not lie whole in `octets` or is not the one due.
+            if taken == 0 {
+                let step = deframer.step(octets)?;
+                taken = step.consumed;
+                if let Some(frame) = step.frame {
+                    self.handle_frame(&frame.header, frame.payload, None, on_event)?;
+                }
+            }
+            octets = &mut octets[taken..];
+        }
+        deframer.forget_handed_out();
+        Ok(())
+    }
+
+    /// Handles one frame. `opened` says whether its tag verified if it was opened ahead.
     pub(super) fn handle_frame(
         &mut self,
         header: &Header,
         payload: &mut [u8],
+        opened: Option<bool>,
         on_event: OnEvent<'_>,
     ) -> Result<(), AssociationError> {
         if self.phase == Phase::Ended {
@@ -43,7 +84,11 @@ impl Machine {
         let Some(keys) = &self.keys else {
             return Ok(());
         };
-        let payload = match self.channels[at].open(keys, header, payload) {
+        let judged = match opened {
+            Some(authentic) => self.channels[at].accept(header, payload, authentic),
+            None => self.channels[at].open(keys, header, payload),
+        };
+        let payload = match judged {
             Ok(payload) => payload,
             Err(Refusal::Replay) => {
                 self.stats.security_events += 1;
