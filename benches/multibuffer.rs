@@ -94,6 +94,8 @@ fn multibuffer(criterion: &mut Criterion) {
     }
     shape(criterion, "8 mixed, one key", &MIXED, 1);
     shape(criterion, "8 mixed, a key each", &MIXED, MIXED.len());
+    shape(criterion, "1 of 64", &[64], 1);
+    shape(criterion, "1 of 1024", &[1024], 1);
     shape(criterion, "2 of 64, one key", &[64; 2], 1);
     shape(criterion, "2 of 1024, one key", &[1024; 2], 1);
 }

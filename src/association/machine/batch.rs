@@ -45,20 +45,25 @@ impl Waiting {
     pub(super) fn seal(&mut self, channels: &[Channel], out: &mut [u8]) {
         let mut rest = &mut out[self.start..];
         self.start += rest.len();
-        let frames = self.frames[..std::mem::take(&mut self.count)]
-            .iter()
-            .flatten()
-            .map(|&(at, header)| {
-                let length = Header::LEN + header.payload_length as usize;
-                let (frame, behind) = std::mem::take(&mut rest).split_at_mut(length);
-                rest = behind;
-                let key = channels[at].sealing_key();
-                (
-                    key.expect("appending a frame derives its key"),
-                    header,
-                    frame,
-                )
-            });
+        let count = std::mem::take(&mut self.count);
+        if count == 1
+            && let Some((at, header)) = self.frames[0]
+            && let Some(key) = channels[at].sealing_key()
+        {
+            key.seal(&header, rest);
+            return;
+        }
+        let frames = self.frames[..count].iter().flatten().map(|&(at, header)| {
+            let length = Header::LEN + header.payload_length as usize;
+            let (frame, behind) = std::mem::take(&mut rest).split_at_mut(length);
+            rest = behind;
+            let key = channels[at].sealing_key();
+            (
+                key.expect("appending a frame derives its key"),
+                header,
+                frame,
+            )
+        });
         TrafficKey::seal_all(frames);
     }
 }
@@ -112,6 +117,11 @@ impl Machine {
             if matches!(header.frame_type, FrameType::KEY_UPDATE | FrameType::CLOSE) {
                 break;
             }
+        }
+        if count == 1 {
+            // Alone a frame is opened faster in its turn.
+            ahead.frames[0] = None;
+            return ahead;
         }
         let opened = ahead.frames;
         let mut rest = &mut octets[..end];
