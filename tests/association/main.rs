@@ -5,6 +5,7 @@
     reason = "tests may use threads and the clock"
 )]
 
+mod batches;
 mod frames;
 mod hello;
 mod keys;
