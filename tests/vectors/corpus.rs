@@ -8,6 +8,7 @@ use npamp_relay::bridge::envelope::{
 };
 use npamp_relay::bridge::payload::{self, Payload};
 use npamp_relay::bridge::safety::{Effect, SafetyLabel};
+use npamp_relay::crypto::multibuffer::{Message, Path};
 use npamp_relay::crypto::{
     CryptoError, Direction, Hash, Kem, KeyIv, MasterSecret, Profile, Suite, TAG_LEN, TrafficKey,
     hkdf, nonce,
@@ -282,6 +283,19 @@ fn aead(operation: &str, input: &Value, expected: Option<&Value>, name: &str) {
         octets(&input["nonce"]),
         octets(&input["aad"]),
     );
+    let (given, wanted) = match operation {
+        "aead.seal" => ("pt", "sealed"),
+        _ => ("sealed", "pt"),
+    };
+    let wanted = expected.map(|expected| octets(&expected[wanted]));
+    together(
+        operation,
+        suite(input),
+        [key.clone(), nonce.clone(), aad.clone()],
+        &octets(&input[given]),
+        wanted.as_deref(),
+        name,
+    );
     if operation == "aead.seal" {
         let mut in_out = octets(&input["pt"]);
         let result = suite(input).seal(&key, &nonce, &aad, &mut in_out);
@@ -294,6 +308,51 @@ fn aead(operation: &str, input: &Value, expected: Option<&Value>, name: &str) {
         let mut in_out = octets(&input["sealed"]);
         let result: Result<(), CryptoError> = suite(input).open(&key, &nonce, &aad, &mut in_out);
         same(result.map(|()| in_out), expected.map(|e| &e["pt"]), name);
+    }
+}
+
+/// The case again as one of several frames worked on together, where the CPU can
+/// and the associated data has the length of a header's prefix.
+fn together(
+    operation: &str,
+    suite: Suite,
+    input: [Vec<u8>; 3],
+    given: &[u8],
+    expected: Option<&[u8]>,
+    name: &str,
+) {
+    let [key, nonce, aad] = input;
+    let (Ok(key), Ok(nonce), Ok(head), Some(path)) = (
+        <[u8; 32]>::try_from(key),
+        <[u8; 12]>::try_from(nonce),
+        <[u8; Header::PREFIX_LEN]>::try_from(aad),
+        Path::best().filter(|_| suite == Suite::Aes256Gcm),
+    ) else {
+        return;
+    };
+    let key = path.key(&key);
+    let seals = operation == "aead.seal";
+    let room = if seals { TAG_LEN } else { 0 };
+    let mut payloads = [(); 3].map(|()| [given, &vec![0; room]].concat());
+    let mut messages = payloads.each_mut().map(|payload| Message {
+        nonce,
+        head: &head,
+        payload,
+        ..Message::place(&key)
+    });
+    if seals {
+        path.seal(&mut messages);
+    } else {
+        path.open(&mut messages);
+        for message in &messages {
+            assert_eq!(message.verified, expected.is_some(), "{name}");
+        }
+    }
+    for payload in payloads {
+        match expected {
+            Some(expected) => assert!(payload.starts_with(expected), "{name}"),
+            None => assert!(payload.iter().all(|&octet| octet == 0), "{name}"),
+        }
     }
 }
 

@@ -117,6 +117,7 @@ fn word(octets: &[u8]) -> u128 {
 
 /// AES of one register for each of `keys`.
 #[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "several arrays in step")]
 fn rounds<V: Vector, const N: usize>(
     proof: V::Proof,
     blocks: &mut [V; N],
@@ -137,6 +138,7 @@ fn rounds<V: Vector, const N: usize>(
 
 /// AES of the first counter block of each message, one message a lane.
 #[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "several arrays in step")]
 fn tag_masks<V: Vector>(
     proof: V::Proof,
     messages: &[Message<'_>],
@@ -192,6 +194,7 @@ fn tag_masks<V: Vector>(
 
 /// Counter mode over all texts.
 #[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "several arrays in step")]
 fn encrypt<'m, V: Vector>(proof: V::Proof, messages: &mut [Message<'m>]) {
     let Some(first) = messages.first().map(|message| message.key) else {
         return;
@@ -251,7 +254,7 @@ fn nonce_word(nonce: &[u8; 12]) -> u128 {
 fn hash<V: Vector>(proof: V::Proof, key: &Key, head: &[u8; Header::PREFIX_LEN], text: &[u8]) -> V {
     const HEAD: usize = Header::PREFIX_LEN.div_ceil(BLOCK);
     let octets = text.len();
-    let lengths = (Header::PREFIX_LEN as u128 * 8) << 64 | octets as u128 * 8;
+    let lengths = ((Header::PREFIX_LEN as u128 * 8) << 64) | (octets as u128 * 8);
     let mut done = 0;
     let mut state = V::splat_word(proof, 0);
     loop {
