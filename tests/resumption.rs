@@ -23,7 +23,7 @@ const STREAMS: usize = 20;
 const EVENTS: usize = 200;
 const CUTS: usize = 12;
 /// Large events of an agent that hurries: more than every buffer on its way holds.
-const MANY: usize = 4000;
+const MANY: usize = 8000;
 /// Longest wait for what must happen soon, on a machine that is busy.
 const SOON: Duration = Duration::from_secs(5);
 
