@@ -13,8 +13,8 @@ use crate::a2a::port::{AgentEvent, AssociationId, Dispatch, ExchangeId, Output, 
 use crate::a2a::stats::{Dropped, Outcome, Refusal};
 use crate::a2a::streams::StreamHome;
 use crate::bridge::correlation::CorrelationId;
-use crate::bridge::document::{self, Digest, DocumentError};
-use crate::bridge::document_binding::{DigestAlgorithm, Part};
+use crate::bridge::document::{self, DetachedProof, Digest, DocumentError};
+use crate::bridge::document_binding::{DigestAlgorithm, DocumentBinding, Part};
 use crate::bridge::envelope::{MessageKind, ProtocolId};
 use crate::bridge::error::BridgeError;
 use crate::bridge::payload::Payload;
@@ -525,6 +525,27 @@ impl Mapper {
             Ok(proofs) => proofs,
             Err(error) => return self.not_delivered(name, &error.to_string(), false, now),
         };
+        let content_type = match cut(content_type, 255) {
+            "" => CARD_CONTENT_TYPE,
+            stated => stated,
+        };
+        let digest = Digest::of(DigestAlgorithm::Sha256, document);
+        let binding = digest.bind(doc_id, content_type);
+        let label = Some(SafetyLabel::new(Effect::READ_ONLY));
+        self.answer_set(name, binding, document, &proofs, label, now);
+    }
+
+    /// Ends an exchange with a document set, cut as this hop does it; the label is
+    /// the document's, proofs have none (NPAMP-CC-DOC §7, §9).
+    pub(super) fn answer_set(
+        &mut self,
+        name: ExchangeId,
+        binding: DocumentBinding<'_>,
+        document: &[u8],
+        proofs: &[DetachedProof<'_>],
+        label: Option<SafetyLabel<'_>>,
+        now: Instant,
+    ) {
         let Some((id, channel, correlation_id)) = self.end_exchange(name, Outcome::Document, now)
         else {
             return;
@@ -533,17 +554,10 @@ impl Mapper {
             .associations
             .get(&id)
             .and_then(|association| association.info.document_binding);
-        let content_type = match cut(content_type, 255) {
-            "" => CARD_CONTENT_TYPE,
-            stated => stated,
-        };
-        let digest = Digest::of(DigestAlgorithm::Sha256, document);
         let octets_max = DOCUMENT_PART_OCTETS_MAX.min(self.config.foreign_message_octets);
-        let binding = digest.bind(doc_id, content_type);
-        for part in document::parts(binding, document, &proofs, octets_max).unwrap_or_default() {
+        for part in document::parts(binding, document, proofs, octets_max).unwrap_or_default() {
             let mut payload = a2a_payload(part.kind, correlation_id.as_octets(), "", part.octets);
-            payload.safety =
-                (part.binding.part == Part::Document).then(|| SafetyLabel::new(Effect::READ_ONLY));
+            payload.safety = label.filter(|_| part.binding.part == Part::Document);
             payload.document_binding = Some(part.binding);
             self.send(id, channel, &payload, tag);
         }

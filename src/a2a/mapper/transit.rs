@@ -14,7 +14,7 @@
 
 use super::admission::Admitted;
 use super::responder::Want;
-use super::{Mapper, TIMEOUT_PREFIX, a2a_payload};
+use super::{Mapper, TIMEOUT_PREFIX};
 use crate::a2a::json_rpc::{self, Id};
 use crate::a2a::method::Operation;
 use crate::a2a::port::{
@@ -22,11 +22,11 @@ use crate::a2a::port::{
     Transit, TransportError, UpstreamEvent,
 };
 use crate::a2a::stats::{Outcome, Refusal, Resumption};
-use crate::bridge::document::{self, DetachedProof, Digest};
-use crate::bridge::document_binding::{Part, ProofAlgorithm};
+use crate::bridge::document::{DetachedProof, Digest};
+use crate::bridge::document_binding::ProofAlgorithm;
 use crate::bridge::envelope::MessageKind;
 use crate::bridge::transport_error::{TransportCode, TransportErrorBody};
-use crate::limits::{DOCUMENT_PART_OCTETS_MAX, HOPS_MAX};
+use crate::limits::HOPS_MAX;
 use std::time::Instant;
 
 /// What a transit must know of an exchange's answer.
@@ -231,14 +231,6 @@ impl Mapper {
                 _ => self.not_delivered(name, "the extended card is no JSON text", false, now),
             };
         }
-        let Some((id, channel, correlation_id)) = self.end_exchange(name, Outcome::Document, now)
-        else {
-            return;
-        };
-        let tag = self
-            .associations
-            .get(&id)
-            .and_then(|association| association.info.document_binding);
         let proofs: Vec<DetachedProof<'_>> = set
             .proofs
             .iter()
@@ -249,18 +241,8 @@ impl Mapper {
             .collect();
         let digest = Digest::of(set.digest_algorithm, &set.document);
         let binding = digest.bind(&set.doc_id, &set.content_type);
-        let octets_max = DOCUMENT_PART_OCTETS_MAX.min(self.config.foreign_message_octets);
-        let parts = document::parts(binding, &set.document, &proofs, octets_max);
-        for part in parts.unwrap_or_default() {
-            let mut payload = a2a_payload(part.kind, correlation_id.as_octets(), "", part.octets);
-            payload.safety = set
-                .label
-                .as_ref()
-                .filter(|_| part.binding.part == Part::Document)
-                .map(Label::borrow);
-            payload.document_binding = Some(part.binding);
-            self.send(id, channel, &payload, tag);
-        }
+        let label = set.label.as_ref().map(Label::borrow);
+        self.answer_set(name, binding, &set.document, &proofs, label, now);
     }
 
     /// Ends a stream in transit of which too much waits to be sent. True when it did.
