@@ -146,13 +146,7 @@ impl TrafficKey {
             let (head, payload) = frame.split_at_mut(Header::LEN);
             head.copy_from_slice(&header.encode());
             let batch = batch.get_or_insert_with(|| Batch::new(path, expanded));
-            batch.push(Message {
-                key: expanded,
-                nonce: nonce(&key.iv, header.sequence),
-                head: prefix(head),
-                payload,
-                verified: false,
-            });
+            batch.push(expanded, nonce(&key.iv, header.sequence), head, payload);
             if batch.is_full() {
                 path.seal(batch.take());
             }
@@ -179,13 +173,7 @@ impl TrafficKey {
             };
             let batch = batch.get_or_insert_with(|| Batch::new(path, expanded));
             places[batch.count] = place;
-            batch.push(Message {
-                key: expanded,
-                nonce: nonce(&key.iv, header.sequence),
-                head: prefix(head),
-                payload,
-                verified: false,
-            });
+            batch.push(expanded, nonce(&key.iv, header.sequence), head, payload);
             if batch.is_full() {
                 batch.open(&places, &mut verdict);
             }
@@ -222,8 +210,14 @@ impl<'a> Batch<'a> {
         }
     }
 
-    fn push(&mut self, message: Message<'a>) {
-        self.messages[self.count] = message;
+    fn push(&mut self, key: &'a Key, nonce: [u8; IV_LEN], head: &'a [u8], payload: &'a mut [u8]) {
+        self.messages[self.count] = Message {
+            key,
+            nonce,
+            head: prefix(head),
+            payload,
+            verified: false,
+        };
         self.count += 1;
     }
 
