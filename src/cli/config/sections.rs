@@ -609,56 +609,45 @@ fn limit_settings(mut section: Section<'_>, r: &mut Reading<'_>) -> LimitSetting
 }
 
 fn stream_settings(mut section: Section<'_>, r: &mut Reading<'_>) -> StreamConfig {
-    let retention = section.seconds(
+    let mut events = |key, max: usize| {
+        let found = section.integer(key, &(1..=max as u64), r.problems);
+        found.map_or(max, |n| n.value as usize)
+    };
+    let replay_events = events("replay_events", limits::REPLAY_EVENTS_MAX);
+    let transit_events = events("transit_events", limits::TRANSIT_EVENTS_MAX);
+    let window_events = events("window_events", limits::WINDOW_EVENTS_MAX);
+    let mut octets = |key, max: usize| {
+        let range = limits::LOWERED_OCTETS_MIN as u64..=max as u64;
+        let found = section.integer(key, &range, r.problems);
+        found.map_or(max, |n| n.value as usize)
+    };
+    let replay_octets = octets("replay_bytes", limits::REPLAY_OCTETS_MAX);
+    let transit_octets = octets("transit_bytes", limits::TRANSIT_OCTETS_MAX);
+    let window_octets = octets("window_bytes", limits::WINDOW_OCTETS_MAX);
+    let mut seconds = |key, max, default| {
+        let found = section.seconds(key, &(Duration::ZERO..=max), r.problems);
+        found.map_or(default, |t| t.value)
+    };
+    let retention = seconds(
         "retention_s",
-        &(Duration::ZERO..=limits::RETENTION_TIME),
-        r.problems,
+        limits::RETENTION_TIME,
+        limits::RETENTION_TIME,
     );
-    let events = section.integer(
-        "replay_events",
-        &(1..=limits::REPLAY_EVENTS_MAX as u64),
-        r.problems,
-    );
-    let octets = section.integer(
-        "replay_bytes",
-        &(limits::LOWERED_OCTETS_MIN as u64..=limits::REPLAY_OCTETS_MAX as u64),
-        r.problems,
-    );
-    let transit_events = section.integer(
-        "transit_events",
-        &(1..=limits::TRANSIT_EVENTS_MAX as u64),
-        r.problems,
-    );
-    let transit_octets = section.integer(
-        "transit_bytes",
-        &(limits::LOWERED_OCTETS_MIN as u64..=limits::TRANSIT_OCTETS_MAX as u64),
-        r.problems,
-    );
-    let grace = section.seconds(
+    let detach_grace = seconds(
         "detach_grace_s",
-        &(Duration::ZERO..=limits::DETACH_GRACE_TIME_MAX),
-        r.problems,
-    );
-    let window_events = section.integer(
-        "window_events",
-        &(1..=limits::WINDOW_EVENTS_MAX as u64),
-        r.problems,
-    );
-    let window_octets = section.integer(
-        "window_bytes",
-        &(limits::LOWERED_OCTETS_MIN as u64..=limits::WINDOW_OCTETS_MAX as u64),
-        r.problems,
+        limits::DETACH_GRACE_TIME_MAX,
+        limits::DETACH_GRACE_TIME,
     );
     section.finish(r.problems);
     StreamConfig {
-        retention: retention.map_or(limits::RETENTION_TIME, |t| t.value),
-        replay_events: events.map_or(limits::REPLAY_EVENTS_MAX, |n| n.value as usize),
-        replay_octets: octets.map_or(limits::REPLAY_OCTETS_MAX, |n| n.value as usize),
-        transit_events: transit_events.map_or(limits::TRANSIT_EVENTS_MAX, |n| n.value as usize),
-        transit_octets: transit_octets.map_or(limits::TRANSIT_OCTETS_MAX, |n| n.value as usize),
-        detach_grace: grace.map_or(limits::DETACH_GRACE_TIME, |t| t.value),
-        window_events: window_events.map_or(limits::WINDOW_EVENTS_MAX, |n| n.value as usize),
-        window_octets: window_octets.map_or(limits::WINDOW_OCTETS_MAX, |n| n.value as usize),
+        retention,
+        replay_events,
+        replay_octets,
+        transit_events,
+        transit_octets,
+        detach_grace,
+        window_events,
+        window_octets,
     }
 }
 
