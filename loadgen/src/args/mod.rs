@@ -1,0 +1,45 @@
+//! Arguments, one file a command. Everything that can be judged without touching
+//! a file or a socket is judged here, so that it ends with status 2 and the usage.
+
+mod respond;
+mod run;
+mod values;
+
+pub use respond::{ReplyArguments, RespondArguments};
+pub use run::{Arrivals, RunArguments, Scenario};
+#[cfg(test)]
+pub use values::MESSAGE_OCTETS_MIN;
+
+use clap::{Parser, Subcommand};
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "npamp-loadgen",
+    version,
+    about = "Open-loop load for N-PAMP peers that carry A2A"
+)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Send requests at a given rate and measure the answers
+    Run(Box<RunArguments>),
+    /// Answer requests, natively, without an agent
+    Respond(RespondArguments),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Arguments::command().debug_assert();
+    }
+}

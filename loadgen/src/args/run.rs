@@ -1,0 +1,188 @@
+//! Arguments of `run`.
+
+use super::respond::ReplyArguments;
+use super::values::{
+    host_of, message_octets, peer, positive, rate, seconds, seconds_or_zero, server_name, target,
+};
+use clap::{Args, ValueEnum};
+use npamp_relay::crypto::IdentityPublic;
+use npamp_relay::limits;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Exchanges at once when nothing is said.
+const CONCURRENCY: usize = 1024;
+/// Most connections of one run.
+const CONNECTIONS_MAX: u64 = 1024;
+
+/// Which exchange is repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scenario {
+    /// message/send, one answer
+    Unary,
+    /// message/stream, many events and an end
+    Stream,
+}
+
+/// How the intended send times are spread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arrivals {
+    /// Equal intervals
+    Constant,
+    /// Exponential intervals: independent callers
+    Poisson,
+}
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Without --target the responder runs in this process, on loopback, with a new identity and certificate."
+)]
+pub struct RunArguments {
+    /// Responder to load
+    #[arg(long, value_name = "npamp://HOST:PORT", value_parser = target)]
+    pub target: Option<String>,
+    /// Run the built-in responder in this process (what no --target means)
+    #[arg(long = "self", conflicts_with = "target")]
+    pub own: bool,
+    /// Server name of the link, which names the agent; the host of --target when absent
+    #[arg(long, value_name = "NAME", requires = "target", value_parser = server_name)]
+    pub server_name: Option<String>,
+    /// Certificates that the responder's must chain to; the system's when absent
+    #[arg(long, value_name = "FILE", requires = "target")]
+    pub tls_ca: Option<PathBuf>,
+    /// Do not check the certificate: --peer authenticates the responder
+    #[arg(long, requires = "peer", conflicts_with = "tls_ca")]
+    pub pinned: bool,
+    /// Identity the responder must prove
+    #[arg(long, value_name = "ed25519:…", requires = "target", value_parser = peer)]
+    pub peer: Option<IdentityPublic>,
+    /// Our identity, PKCS#8 PEM; a new one when absent
+    #[arg(long, value_name = "FILE")]
+    pub identity: Option<PathBuf>,
+    /// Exchange to repeat
+    #[arg(long, value_enum, default_value = "unary")]
+    pub scenario: Scenario,
+    /// Requests per second, all connections together
+    #[arg(long, value_name = "N[/s]", default_value = "1000", value_parser = rate)]
+    pub rate: f64,
+    /// How intended send times are spread
+    #[arg(long, value_enum, default_value = "constant")]
+    pub arrivals: Arrivals,
+    /// Time measured, in seconds
+    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
+    pub duration: Duration,
+    /// Time before it that is not measured, in seconds
+    #[arg(long, value_name = "S", default_value = "1", value_parser = seconds_or_zero)]
+    pub warmup: Duration,
+    /// Associations
+    #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u64).range(1..=CONNECTIONS_MAX))]
+    pub connections: u64,
+    /// Exchanges under way at once; beyond it requests wait, and their wait counts as latency
+    #[arg(long, value_name = "N", default_value_t = CONCURRENCY, value_parser = positive)]
+    pub concurrency_max: usize,
+    /// Octets of each request's JSON-RPC object
+    #[arg(long, value_name = "OCTETS", default_value_t = 512, value_parser = message_octets())]
+    pub payload: u64,
+    /// Time without an answer or an event after which an exchange is given up, in seconds
+    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
+    pub timeout: Duration,
+    /// Seed of random arrivals; another one each time when absent
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Never sleep: less lag, at the price of a core
+    #[arg(long)]
+    pub spin: bool,
+    /// Write the report as JSON; `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    #[command(flatten)]
+    pub replies: ReplyArguments,
+}
+
+impl RunArguments {
+    /// Whether the responder runs here.
+    pub fn is_self(&self) -> bool {
+        self.own || self.target.is_none()
+    }
+
+    /// What no single argument shows to be wrong.
+    pub fn check(&self) -> Result<(), String> {
+        let most = usize::try_from(self.connections).unwrap_or(usize::MAX)
+            * limits::EXCHANGES_PER_ASSOCIATION_MAX;
+        if self.concurrency_max > most {
+            return Err(format!(
+                "--concurrency-max {} is more than {} connections may have outstanding ({most})",
+                self.concurrency_max, self.connections
+            ));
+        }
+        if let (Some(target), None) = (&self.target, &self.server_name) {
+            let host = host_of(target);
+            server_name(host).map_err(|_| {
+                format!(
+                    "{host} is an address, which TLS cannot carry as a name; give --server-name"
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The link's server name.
+    pub fn link_name(&self) -> String {
+        match (&self.server_name, &self.target) {
+            (Some(name), _) => name.clone(),
+            (None, Some(target)) => host_of(target).to_ascii_lowercase(),
+            (None, None) => crate::trust::SELF_NAME.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Arguments, Command};
+    use clap::Parser;
+
+    fn run(arguments: &[&str]) -> Result<RunArguments, String> {
+        let line = ["npamp-loadgen", "run"].iter().chain(arguments);
+        match Arguments::try_parse_from(line)
+            .map_err(|error| error.to_string())?
+            .command
+        {
+            Command::Run(arguments) => arguments.check().map(|()| *arguments),
+            _ => unreachable!(),
+        }
+    }
+
+    #[test]
+    fn what_belongs_together() {
+        assert!(run(&[]).unwrap().is_self());
+        assert_eq!(
+            run(&["--target", "npamp://Agent.example:1"])
+                .unwrap()
+                .link_name(),
+            "agent.example"
+        );
+        let address = "npamp://127.0.0.1:1";
+        assert!(
+            run(&["--target", address])
+                .unwrap_err()
+                .contains("--server-name")
+        );
+        assert!(run(&["--target", address, "--server-name", "a.example"]).is_ok());
+        for wrong in [
+            &["--self", "--target", address][..],
+            &["--target", address, "--server-name", "a", "--pinned"],
+            &["--tls-ca", "x"],
+            &["--payload", "3"],
+            &["--connections", "0"],
+            &["--connections", "1", "--concurrency-max", "5000"],
+            &["--rate", "0"],
+        ] {
+            assert!(run(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}
