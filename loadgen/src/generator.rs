@@ -12,6 +12,7 @@ use crate::measurement::{LATE, Measurement};
 use crate::message::{self, SEND, STREAM, Template};
 use crate::progress::Progress;
 use crate::schedule::Schedule;
+use crate::series::Series;
 use npamp_relay::a2a::json_rpc::{self, Id, Outcome as Answer};
 use npamp_relay::association::Event;
 use npamp_relay::bridge::envelope::{Envelope, MessageKind};
@@ -170,6 +171,7 @@ impl Generator {
         self.start = Some(start);
         self.measurement.begin = Some(start + warmup);
         self.measurement.end = Some(start + time);
+        self.measurement.series = Some(Series::new(start + warmup, self.plan.duration));
         self.phase = Phase::Running { end: start + time };
     }
 
@@ -243,7 +245,7 @@ impl Generator {
             return;
         }
         Progress::count(&self.progress.sent, 1);
-        self.measurement.sent_within += u64::from(self.measurement.is_within(at));
+        self.measurement.sent_at(at);
         if measured {
             self.measurement.sent += 1;
             self.measurement.octets_sent += self.object.len() as u64;
@@ -296,9 +298,9 @@ impl Generator {
             return;
         };
         Progress::count(&self.progress.completed, 1);
-        self.measurement.completed_within += u64::from(self.measurement.is_within(at));
+        let time = at.saturating_duration_since(exchange.intended);
+        self.measurement.completed_at(at, time);
         if exchange.measured {
-            let time = at.saturating_duration_since(exchange.intended);
             self.measurement.completed += 1;
             match self.plan.scenario {
                 Scenario::Unary => self.measurement.reply.record(time),
@@ -376,7 +378,7 @@ impl Generator {
                     ));
                 }
                 if within {
-                    self.measurement.events_within += 1;
+                    self.measurement.event_at(at);
                     self.measurement.octets_received_within += octets;
                 }
                 if measured {

@@ -1,7 +1,7 @@
 //! A latency histogram with three significant digits, and its summary.
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Longest time told apart, in nanoseconds; longer ones count as this.
@@ -24,6 +24,39 @@ impl Times {
     pub fn record(&mut self, time: Duration) {
         self.0
             .saturating_record(u64::try_from(time.as_nanos()).unwrap_or(LONGEST_NS));
+    }
+
+    /// Adds what another one recorded.
+    #[allow(dead_code)] // for what is merged from several threads
+    pub fn merge(&mut self, other: &Self) {
+        self.0
+            .add(&other.0)
+            .expect("both have the same constant bounds");
+    }
+
+    /// The value that `quantile` (0 to 1) of the times do not exceed, in nanoseconds; 0 when nothing was recorded.
+    pub fn quantile_ns(&self, quantile: f64) -> u64 {
+        self.0.value_at_quantile(quantile)
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.0.reset();
+    }
+
+    /// Every bucket that holds something: its highest value in nanoseconds, and how many.
+    pub fn buckets(&self) -> Vec<(u64, u64)> {
+        self.0
+            .iter_recorded()
+            .map(|step| (step.value_iterated_to(), step.count_at_value()))
+            .collect()
+    }
+
+    /// Adds buckets as [`Times::buckets`] gives them.
+    pub fn add_buckets(&mut self, buckets: &[(u64, u64)]) {
+        for &(value, count) in buckets {
+            self.0.saturating_record_n(value, count);
+        }
     }
 
     /// The summary.
@@ -56,12 +89,13 @@ impl Times {
                     }
                 })
                 .collect(),
+            buckets: self.buckets(),
         }
     }
 }
 
 /// What a histogram says.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Summary {
     pub count: u64,
     pub min_ns: u64,
@@ -76,10 +110,12 @@ pub struct Summary {
     pub p99_99_ns: u64,
     pub max_ns: u64,
     pub percentiles: Vec<Percentile>,
+    /// The whole histogram, to be merged and drawn: pairs of a bucket's highest value in nanoseconds and its count.
+    pub buckets: Vec<(u64, u64)>,
 }
 
 /// One line of the percentile list.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Percentile {
     #[serde(rename = "percentile")]
     pub at: f64,
@@ -108,6 +144,23 @@ mod tests {
         let last = summary.percentiles.last().unwrap();
         assert!((last.at - 100.0).abs() < f64::EPSILON);
         assert_eq!(last.count_at_or_below, 1001);
+    }
+
+    #[test]
+    fn buckets_and_merging_lose_nothing() {
+        let (mut one, mut other) = (Times::default(), Times::default());
+        for n in 1..=500 {
+            one.record(Duration::from_micros(n));
+            other.record(Duration::from_micros(500 + n));
+        }
+        one.merge(&other);
+        assert_eq!(one.summary().count, 1000);
+        let mut copy = Times::default();
+        copy.add_buckets(&one.buckets());
+        assert_eq!(copy.summary().buckets, one.summary().buckets);
+        assert_eq!(copy.quantile_ns(0.5), one.quantile_ns(0.5));
+        copy.clear();
+        assert!(copy.buckets().is_empty());
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! The machine a report was made on.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fs;
 
 /// What a reader must know to compare figures.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Machine {
     /// Cores this process may use.
     pub cores: usize,

@@ -13,12 +13,14 @@ mod histogram;
 mod machine;
 mod measurement;
 mod message;
+mod process;
 mod progress;
 mod report;
 mod respond;
 mod responder;
 mod run;
 mod schedule;
+mod series;
 mod trust;
 
 use clap::Parser;

@@ -3,6 +3,7 @@
 //! whoever asked for it: so a long stream weighs neither for nor against.
 
 use crate::histogram::Times;
+use crate::series::Series;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,8 @@ pub struct Measurement {
     pub begin: Option<Instant>,
     /// Last intended time that could count: the schedule's end.
     pub end: Option<Instant>,
+    /// The measured time, second by second.
+    pub series: Option<Series>,
     /// Requests sent within the measured time.
     pub sent_within: u64,
     /// Exchanges completed within it.
@@ -108,6 +111,36 @@ impl Measurement {
     /// Whether `at` lies in the measured time.
     pub fn is_within(&self, at: Instant) -> bool {
         self.begin.is_some_and(|begin| begin <= at) && self.end.is_some_and(|end| at < end)
+    }
+
+    /// A request was sent.
+    pub fn sent_at(&mut self, at: Instant) {
+        if self.is_within(at) {
+            self.sent_within += 1;
+            if let Some(series) = &mut self.series {
+                series.sent(at);
+            }
+        }
+    }
+
+    /// An exchange completed that had taken `time` since its intended time.
+    pub fn completed_at(&mut self, at: Instant, time: Duration) {
+        if self.is_within(at) {
+            self.completed_within += 1;
+            if let Some(series) = &mut self.series {
+                series.completed(at, time);
+            }
+        }
+    }
+
+    /// A stream event came.
+    pub fn event_at(&mut self, at: Instant) {
+        if self.is_within(at) {
+            self.events_within += 1;
+            if let Some(series) = &mut self.series {
+                series.event(at);
+            }
+        }
     }
 
     /// Everything asked for was measured.

@@ -5,10 +5,12 @@ use crate::args::RunArguments;
 use crate::drive::{self, Control};
 use crate::generator::{Generator, Plan};
 use crate::measurement::Measurement;
+use crate::process::Process;
 use crate::progress::{Bar, Progress};
 use crate::report::Report;
 use crate::respond;
 use crate::responder::Responder;
+use crate::series::Series;
 use crate::trust::{self, Certificate};
 use clap::CommandFactory;
 use npamp_relay::crypto::{Identity, IdentityPublic};
@@ -85,8 +87,17 @@ pub fn run(arguments: &RunArguments) -> Result<bool, Box<dyn Error>> {
             .join()
             .unwrap_or_else(|_| Err(io::Error::other("the responder panicked")))?;
     }
-    let measurement = measured?;
-    Report::new(arguments, &target.upstream, &measurement).write(arguments.json.as_deref())?;
+    let (mut measurement, memory) = measured?;
+    let mut series = measurement
+        .series
+        .take()
+        .map(Series::finish)
+        .unwrap_or_default();
+    for (second, rss_octets) in series.iter_mut().zip(memory) {
+        second.rss_octets = rss_octets;
+    }
+    Report::new(arguments, &target.upstream, &measurement, series)
+        .write(arguments.json.as_deref())?;
     if let Some(reason) = &measurement.aborted {
         return Err(reason.clone().into());
     }
@@ -98,7 +109,7 @@ fn generate(
     target: &Target,
     acceptors: Vec<npamp_relay::engine::control::Acceptor>,
     accepted: Option<drive::Mailbox>,
-) -> Result<Measurement, Box<dyn Error>> {
+) -> Result<(Measurement, Vec<Option<u64>>), Box<dyn Error>> {
     let connections = usize::try_from(arguments.connections)?;
     let progress = Arc::new(Progress::default());
     let (mailbox, inbox) = drive::mailbox()?;
@@ -145,11 +156,20 @@ fn generate(
                 let _ = result.send(ended.map(|()| generator.measurement));
             })?
     };
+    let process = arguments.process();
+    let mut memory = Vec::new();
     let mut bar = Bar::new(arguments.warmup + arguments.duration);
     let measured = loop {
         match results.recv_timeout(DRAW_TIME) {
             Ok(measured) => break measured,
-            Err(RecvTimeoutError::Timeout) => bar.draw(&progress),
+            Err(RecvTimeoutError::Timeout) => {
+                bar.draw(&progress);
+                let elapsed = Duration::from_nanos(progress.elapsed.load(Ordering::Relaxed));
+                let next = arguments.warmup + Duration::from_secs(1 + memory.len() as u64);
+                if elapsed >= next {
+                    memory.push(process.and_then(Process::rss_octets));
+                }
+            }
             Err(RecvTimeoutError::Disconnected) => {
                 break Err(io::Error::other("the generator panicked"));
             }
@@ -158,5 +178,7 @@ fn generate(
     bar.clear();
     let _ = thread.join();
     control.stop()?;
-    Ok(measured?)
+    // The end of the last second.
+    memory.push(process.and_then(Process::rss_octets));
+    Ok((measured?, memory))
 }

@@ -125,6 +125,14 @@ fn unary_against_itself() {
     assert!(percentiles.len() > 10);
     assert_eq!(percentiles.last().unwrap()["count_at_or_below"], 400);
     assert_eq!(report["schedule"]["lag"]["count"], 400);
+    assert_eq!(report["schema"], "npamp-loadgen/run/1");
+    let buckets = latency["buckets"].as_array().unwrap();
+    let counts: u64 = buckets.iter().map(|pair| pair[1].as_u64().unwrap()).sum();
+    assert_eq!(counts, 400);
+    let series = report["series"].as_array().unwrap();
+    assert_eq!(series.len(), 1);
+    assert!(series[0]["completed"].as_u64().unwrap() > 0, "{series:?}");
+    assert!(series[0]["rss_octets"].as_u64().unwrap() > 1_000_000);
     assert!(report["machine"]["cores"].as_u64().unwrap() > 0);
     assert_eq!(report["asked"]["rate_per_s"], 400.0);
     assert_eq!(report["command_line"].as_array().unwrap().len(), 13);

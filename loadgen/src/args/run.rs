@@ -4,6 +4,7 @@ use super::respond::ReplyArguments;
 use super::values::{
     host_of, message_octets, peer, positive, rate, seconds, seconds_or_zero, server_name, target,
 };
+use crate::process::Process;
 use clap::{Args, ValueEnum};
 use npamp_relay::crypto::IdentityPublic;
 use npamp_relay::limits;
@@ -60,6 +61,9 @@ pub struct RunArguments {
     /// Identity the responder must prove
     #[arg(long, value_name = "ed25519:…", requires = "target", value_parser = peer)]
     pub peer: Option<IdentityPublic>,
+    /// Process of the responder, on this machine, for its memory and CPU time
+    #[arg(long, value_name = "PID", requires = "target", value_parser = clap::value_parser!(u32).range(1..))]
+    pub target_pid: Option<u32>,
     /// Our identity, PKCS#8 PEM; a new one when absent
     #[arg(long, value_name = "FILE")]
     pub identity: Option<PathBuf>,
@@ -107,6 +111,15 @@ impl RunArguments {
     /// Whether the responder runs here.
     pub fn is_self(&self) -> bool {
         self.own || self.target.is_none()
+    }
+
+    /// The responder's process, when it is known.
+    pub fn process(&self) -> Option<Process> {
+        if self.is_self() {
+            Some(Process::Own)
+        } else {
+            self.target_pid.map(Process::Other)
+        }
     }
 
     /// What no single argument shows to be wrong.

@@ -1,0 +1,128 @@
+//! The JSON form of a report; `REPORT.md` describes it. Names are those of the
+//! JSON members. A member that a reader of version 1 must know is never renamed
+//! or removed under the same [`SCHEMA`]; members may be added.
+
+use crate::args::{Arrivals, Scenario};
+use crate::histogram::Summary;
+use crate::machine::Machine;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Name and version of the form.
+pub const SCHEMA: &str = "npamp-loadgen/run/1";
+
+/// A whole report of one run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Report {
+    pub schema: String,
+    pub tool: String,
+    pub version: String,
+    pub command_line: Vec<String>,
+    pub finished_unix_s: u64,
+    pub machine: Machine,
+    pub target: String,
+    /// The responder ran in the generator's process.
+    pub in_process: bool,
+    pub asked: Asked,
+    pub counts: Counts,
+    pub rates: Rates,
+    /// By what was timed; in nanoseconds from the intended send time.
+    pub latency: BTreeMap<String, Summary>,
+    pub schedule: ScheduleReport,
+    /// One entry a second of the measured time, the last one maybe shorter.
+    pub series: Vec<Second>,
+    pub errors: BTreeMap<String, ErrorReport>,
+    /// Why the run ended early.
+    pub aborted: Option<String>,
+    /// Everything asked for was measured, without an error.
+    pub clean: bool,
+}
+
+/// What was asked for.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Asked {
+    pub scenario: Scenario,
+    pub arrivals: Arrivals,
+    pub rate_per_s: f64,
+    pub duration_s: f64,
+    pub warmup_s: f64,
+    pub timeout_s: f64,
+    pub connections: u64,
+    pub concurrency_max: usize,
+    pub payload_octets: u64,
+    /// What the responder was told to send, where it is ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replies: Option<Replies>,
+}
+
+/// What the built-in responder sends.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Replies {
+    pub events: u32,
+    pub event_octets: u64,
+    pub event_gap_us: u64,
+}
+
+/// Counts of requests whose intended time lies in the measured time.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Counts {
+    pub scheduled: u64,
+    pub sent: u64,
+    pub completed: u64,
+    /// All errors, those of the warm-up included.
+    pub errors: u64,
+    pub events: u64,
+    pub octets_sent: u64,
+    pub octets_received: u64,
+    /// Frames for exchanges that were given up.
+    pub late_replies: u64,
+}
+
+/// What happened in the measured time, whenever it was asked for.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[allow(clippy::struct_field_names)] // units last
+pub struct Rates {
+    /// The measured time.
+    pub time_s: f64,
+    pub sent_per_s: f64,
+    pub completed_per_s: f64,
+    pub events_per_s: f64,
+    pub octets_received_per_s: f64,
+}
+
+/// How the generator kept its schedule.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ScheduleReport {
+    /// How much later than it could the generator sent: its own lag.
+    pub lag: Summary,
+    /// How long requests waited for the concurrency bound.
+    pub wait: Summary,
+    pub late_sends: u64,
+    pub late_after_ms: f64,
+}
+
+/// What happened in one second of the measured time.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Second {
+    /// Its number, from 0.
+    pub second: u64,
+    pub sent: u64,
+    /// Exchanges that completed in it.
+    pub completed: u64,
+    /// Stream events received in it.
+    pub events: u64,
+    /// Time from the intended send to the completion, of those that completed in it; 0 when none did.
+    pub p50_ns: u64,
+    pub p99_ns: u64,
+    pub max_ns: u64,
+    /// Resident memory of the responder's process at its end, when that is known.
+    pub rss_octets: Option<u64>,
+}
+
+/// One kind of error.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ErrorReport {
+    pub count: u64,
+    /// What the first one said.
+    pub example: String,
+}

@@ -1,0 +1,161 @@
+//! The report as a table for people.
+
+use super::Report;
+use crate::args::{Arrivals, Scenario};
+use crate::histogram::Summary;
+use std::fmt::Write as _;
+
+impl Report {
+    /// The table.
+    pub fn table(&self) -> String {
+        let Self {
+            asked,
+            counts,
+            rates,
+            machine,
+            schedule,
+            ..
+        } = self;
+        let mut out = String::new();
+        let place = if self.in_process {
+            "built-in responder"
+        } else {
+            &self.target
+        };
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            out,
+            "{:?} to {place}, {} connections, {} arrivals, request {} octets",
+            asked.scenario,
+            asked.connections,
+            if asked.arrivals == Arrivals::Constant {
+                "constant"
+            } else {
+                "Poisson"
+            },
+            asked.payload_octets,
+        );
+        let _ = writeln!(
+            out,
+            "{} cores, {}, Linux {}",
+            machine.cores, machine.cpu_model, machine.kernel
+        );
+        let _ = writeln!(out);
+        let _ = writeln!(
+            out,
+            "rate asked        {:>12.1} requests/s for {} s",
+            asked.rate_per_s, asked.duration_s
+        );
+        let _ = writeln!(
+            out,
+            "rate achieved     {:>12.1} requests/s completed in that time",
+            rates.completed_per_s
+        );
+        if asked.scenario == Scenario::Stream {
+            let _ = writeln!(
+                out,
+                "events            {:>12.1} events/s, {} in all",
+                rates.events_per_s, counts.events
+            );
+        }
+        let _ = writeln!(
+            out,
+            "received          {:>12.3} MB/s of JSON-RPC objects",
+            rates.octets_received_per_s / 1e6
+        );
+        let _ = writeln!(
+            out,
+            "requests          {:>12} scheduled, {} sent, {} completed, {} errors",
+            counts.scheduled, counts.sent, counts.completed, counts.errors
+        );
+        let _ = writeln!(out);
+        let _ = writeln!(
+            out,
+            "{:<13}{:>9}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}",
+            "", "count", "p50", "p90", "p99", "p99.9", "p99.99", "max"
+        );
+        for (name, label) in [
+            ("reply", "reply"),
+            ("first_event", "first event"),
+            ("gap", "event gap"),
+            ("stream_end", "stream end"),
+        ] {
+            if let Some(summary) = self.latency.get(name) {
+                row(&mut out, label, summary);
+            }
+        }
+        row(&mut out, "schedule lag", &schedule.lag);
+        if schedule.wait.max_ns > 1 {
+            row(&mut out, "bound wait", &schedule.wait);
+        }
+        let _ = writeln!(out, "Latency counts from the intended send time.");
+        if schedule.late_sends > 0 {
+            let _ = writeln!(
+                out,
+                "{} requests were sent more than {} ms late by this generator; its own lag is in the latencies.",
+                schedule.late_sends, schedule.late_after_ms
+            );
+        }
+        if counts.late_replies > 0 {
+            let _ = writeln!(
+                out,
+                "{} frames came for exchanges already given up.",
+                counts.late_replies
+            );
+        }
+        if !self.errors.is_empty() {
+            let _ = writeln!(out, "\nerrors");
+            for (kind, error) in &self.errors {
+                let example: String = error.example.chars().take(120).collect();
+                let _ = writeln!(out, "{:>12} {kind}: {example}", error.count);
+            }
+        }
+        if counts.completed == 0 {
+            let _ = writeln!(out, "\nNothing was measured.");
+        }
+        out
+    }
+}
+
+fn row(out: &mut String, label: &str, summary: &Summary) {
+    let _ = write!(out, "{label:<13}{:>9}", summary.count);
+    for value in [
+        summary.p50_ns,
+        summary.p90_ns,
+        summary.p99_ns,
+        summary.p99_9_ns,
+        summary.p99_99_ns,
+        summary.max_ns,
+    ] {
+        let _ = write!(out, "{:>10}", shown(value));
+    }
+    out.push('\n');
+}
+
+/// A time with three significant digits or so.
+#[allow(clippy::cast_precision_loss)] // shown rounded
+fn shown(ns: u64) -> String {
+    let ns = ns as f64;
+    if ns < 1e3 {
+        format!("{ns:.0} ns")
+    } else if ns < 1e6 {
+        format!("{:.1} µs", ns / 1e3)
+    } else if ns < 1e9 {
+        format!("{:.2} ms", ns / 1e6)
+    } else {
+        format!("{:.2} s", ns / 1e9)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_short() {
+        assert_eq!(shown(999), "999 ns");
+        assert_eq!(shown(12_345), "12.3 µs");
+        assert_eq!(shown(12_345_678), "12.35 ms");
+        assert_eq!(shown(12_345_678_901), "12.35 s");
+    }
+}
