@@ -199,6 +199,22 @@ impl Ring {
         !self.io.submission().is_empty()
     }
 
+    /// Whether a completion is posted that [`Ring::completions`] has not taken.
+    pub fn has_completions(&mut self) -> bool {
+        !self.io.completion().is_empty()
+    }
+
+    /// [`Ring::enter`], unless the kernel has said that it would find nothing to do:
+    /// nothing is queued, and no operation waits for us to post its completion.
+    pub fn enter_if_needed(&mut self) -> io::Result<()> {
+        let queue = self.io.submission();
+        if queue.is_empty() && !queue.taskrun() && !queue.cq_overflow() {
+            return Ok(());
+        }
+        drop(queue);
+        self.enter()
+    }
+
     /// Submits what is queued and lets the kernel post completions, without waiting.
     pub fn enter(&mut self) -> io::Result<()> {
         let queued = u32::try_from(self.io.submission().len()).unwrap_or(u32::MAX);
@@ -352,6 +368,7 @@ fn build() -> io::Result<IoUring> {
             .setup_submit_all()
             .setup_single_issuer()
             .setup_defer_taskrun()
+            .setup_taskrun_flag()
             .build(ENTRIES);
         match built {
             Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => {

@@ -161,15 +161,18 @@ impl Shard {
         Some(id)
     }
 
-    /// Submits what is queued, takes what completed, reports what it means. True when there was anything.
+    /// Submits what is queued, takes what completed, reports what it means. True when there
+    /// was anything that can make work for others: a send that went out whole is nobody's news.
     pub fn turn(&mut self, handler: &mut dyn Handler) -> io::Result<bool> {
-        self.ring.enter()?;
+        self.ring.enter_if_needed()?;
         let mut completions = std::mem::take(&mut self.completions);
         self.ring.completions(&mut completions);
-        let worked = !completions.is_empty();
-        if worked {
+        if !completions.is_empty() {
             self.stats.work.count(ShardCount::Turns);
         }
+        let worked = completions
+            .iter()
+            .any(|completion| !matches!(completion, Completion::Sent { result: Ok(_), .. }));
         for completion in completions.drain(..) {
             match completion {
                 Completion::Received {
@@ -199,9 +202,9 @@ impl Shard {
         Ok(worked || failed || fired)
     }
 
-    /// Whether [`Shard::turn`] has something to do at once: submissions that wait, links that failed.
+    /// Whether [`Shard::turn`] has something to do at once: submissions or completions that wait, links that failed.
     pub fn has_work(&mut self) -> bool {
-        self.ring.has_queued() || !self.broken.is_empty()
+        self.ring.has_queued() || self.ring.has_completions() || !self.broken.is_empty()
     }
 
     fn fails(&mut self, slot: u32, reason: Down) {
@@ -485,7 +488,7 @@ impl Shard {
         true
     }
 
-    /// Seals and queues for submission what the links have to say. Call after the events of a turn were worked.
+    /// Seals and submits what the links have to say. Call after the events of a turn were worked.
     pub fn flush(&mut self) {
         let mut dirty = std::mem::take(&mut self.dirty);
         for slot in dirty.drain(..) {
@@ -494,6 +497,10 @@ impl Shard {
         // Links that became dirty meanwhile are in the new list.
         if self.dirty.is_empty() {
             self.dirty = dirty;
+        }
+        // What could not be submitted stays queued, and the next turn meets the same error.
+        if self.ring.has_queued() {
+            let _ = self.ring.enter();
         }
     }
 

@@ -54,9 +54,15 @@ impl Wake {
         self.asleep.store(true, Ordering::SeqCst);
     }
 
-    /// The owner is awake again.
-    pub fn awake(&self) {
+    /// The owner is awake again, and heard of it by [`Doorbell::rung`] or not at all: what
+    /// rang stays in the counter, since the next ring is an event of its own there.
+    pub fn stay_awake(&self) {
         self.asleep.store(false, Ordering::Release);
+    }
+
+    /// The owner is awake again; takes what rang, so that a poll of the descriptor sleeps next time.
+    pub fn awake(&self) {
+        self.stay_awake();
         let mut count = [0u8; 8];
         // SAFETY: reads at most 8 octets into a live local; EAGAIN means there was nothing.
         unsafe { libc::read(self.fd.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
@@ -76,7 +82,8 @@ impl Doorbell {
         Ok(Self(watched.map_err(|error| error.into_parts().1)?))
     }
 
-    /// Resolves when the doorbell has been rung.
+    /// Resolves when the doorbell has been rung since it last did. The runtime watches for
+    /// edges, and each ring is one whatever the counter holds: it need not be read.
     pub async fn rung(&self) -> io::Result<()> {
         self.0.readable().await?.clear_ready();
         Ok(())
