@@ -86,6 +86,10 @@ pub const HTTP_HEAD_OCTETS_MAX: usize = 64 * 1024;
 pub const HTTP_CONNECTIONS_MAX: usize = 16_384;
 /// Concurrent streams of one HTTP/2 client connection.
 pub const HTTP2_STREAMS_MAX: u32 = 1024;
+/// Readiness events of HTTP sockets that a unit takes at once: as many go through the mapping
+/// together. With more the two relays of a way take turns instead of working at the same time,
+/// with fewer each asks the kernel too often.
+pub const EVENTS_PER_POLL_MAX: usize = 8;
 /// Read and write buffer of one HTTP/1.1 connection, in octets, above its head.
 pub const HTTP_BUFFER_OCTETS: usize = 256 * 1024;
 /// Octets of HTTP bodies being read at one edge, all connections together.

@@ -23,11 +23,15 @@ use crate::engine::wake::{Doorbell, Wake};
 use crate::limits;
 use crate::wire::{ChannelId, Flags, FrameType};
 use std::collections::{HashMap, HashSet};
+use std::future::poll_fn;
 use std::io;
 use std::net::TcpListener;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
+use tokio::runtime::LocalOptions;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -149,9 +153,11 @@ pub fn run(setup: Setup) -> io::Result<()> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build()?;
-    let local = tokio::task::LocalSet::new();
-    local.block_on(&runtime, work(setup))
+        .max_io_events_per_tick(limits::EVENTS_PER_POLL_MAX)
+        .build_local(LocalOptions::default())?;
+    // A task like the others: waking the future that a runtime blocks on costs a system call.
+    let work = runtime.spawn_local(work(setup));
+    runtime.block_on(work).map_err(io::Error::other)?
 }
 
 async fn work(setup: Setup) -> io::Result<()> {
@@ -222,6 +228,7 @@ async fn work(setup: Setup) -> io::Result<()> {
         published: 0,
     };
     let doorbell = Doorbell::new(wake.clone())?;
+    let mut alarm = Alarm::new();
     let mut inbox_open = true;
     loop {
         let mut worked = false;
@@ -234,18 +241,17 @@ async fn work(setup: Setup) -> io::Result<()> {
             return Ok(());
         }
         if worked {
-            // The edges' tasks run, and leave what they have.
-            tokio::task::yield_now().await;
+            let_others_run().await;
             continue;
         }
         wake.prepare_sleep();
         // Once more, since nobody rings for what came before. Nothing that this turn left
         // may be slept on: a submission that waits would never be made, for example.
         if unit_loop.turn()? || unit_loop.has_work() {
-            wake.awake();
+            wake.stay_awake();
             continue;
         }
-        let timer = unit_loop.next_timer();
+        alarm.set(unit_loop.next_timer());
         tokio::select! {
             rung = doorbell.rung() => rung?,
             () = port.notify.notified() => {}
@@ -254,16 +260,54 @@ async fn work(setup: Setup) -> io::Result<()> {
                 inbox_open = message.is_some();
                 unit_loop.message(message.unwrap_or(Message::Drain), &stop_edges);
             }
-            () = sleep_until(timer) => {}
+            () = alarm.rung() => {}
         }
-        wake.awake();
+        wake.stay_awake();
     }
 }
 
-async fn sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
-        None => std::future::pending().await,
+/// Lets every task run that is ready, the edges' above all, which leave what they have. Unlike
+/// `yield_now` it does not ask the kernel what else is: the runtime does that often enough.
+async fn let_others_run() {
+    let mut yielded = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// A timer that is moved only when it must ring earlier: most deadlines are put off
+/// before they are due, and ringing too early costs one turn.
+struct Alarm {
+    sleep: Pin<Box<tokio::time::Sleep>>,
+    at: Option<Instant>,
+}
+
+impl Alarm {
+    fn new() -> Self {
+        let sleep = Box::pin(tokio::time::sleep(Duration::ZERO));
+        Self { sleep, at: None }
+    }
+
+    fn set(&mut self, at: Option<Instant>) {
+        if let Some(at) = at
+            && self.at.is_none_or(|armed| at < armed)
+        {
+            self.at = Some(at);
+            self.sleep.as_mut().reset(at.into());
+        }
+    }
+
+    async fn rung(&mut self) {
+        match self.at {
+            Some(_) => self.sleep.as_mut().await,
+            None => std::future::pending().await,
+        }
+        self.at = None;
     }
 }
 
