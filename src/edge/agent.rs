@@ -1,7 +1,9 @@
 //! One A2A agent behind the egress: its URLs, its credential, its connection
 //! pool, and the requests that are sent to it.
 
+use super::body::BodyBroken;
 use super::classify::is_streaming;
+use super::connections::{Connections, Driven};
 use super::executor::LocalExecutor;
 use super::failure::AgentFailure;
 use super::settings::AgentSettings;
@@ -11,10 +13,10 @@ use super::{EdgeError, files};
 use crate::a2a::port::ServiceParameters;
 use crate::limits;
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri};
 use http_body_util::Full;
-use hyper::body::Incoming;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -22,16 +24,67 @@ use hyper_util::rt::TokioTimer;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-pub(super) type AgentClient = Client<Deadline<HttpsConnector<HttpConnector>>, Full<Bytes>>;
+type PooledClient = Client<Deadline<HttpsConnector<HttpConnector>>, Full<Bytes>>;
+
+/// How an agent is reached.
+enum Transport {
+    /// Plain HTTP/1.1.
+    Driven {
+        connections: Rc<Connections<Deadline<HttpConnector>>>,
+        host: HeaderValue,
+    },
+    /// TLS, or HTTP/2 with prior knowledge: the version may be the agent's choice.
+    Pooled(Box<PooledClient>),
+}
+
+/// The body of an agent's response.
+pub(super) enum AgentBody {
+    /// Read by driving its connection.
+    Driven(Driven<Deadline<HttpConnector>>),
+    /// Read by a task of the HTTP library.
+    Pooled(Incoming),
+}
+
+impl Body for AgentBody {
+    type Data = Bytes;
+    type Error = BodyBroken;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyBroken>>> {
+        match self.get_mut() {
+            Self::Driven(body) => Pin::new(body).poll_frame(cx),
+            Self::Pooled(body) => Pin::new(body)
+                .poll_frame(cx)
+                .map(|frame| frame.map(|frame| frame.map_err(BodyBroken::Http))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Driven(body) => body.is_end_stream(),
+            Self::Pooled(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Driven(body) => body.size_hint(),
+            Self::Pooled(body) => body.size_hint(),
+        }
+    }
+}
 
 /// See the module.
 pub(super) struct Agent {
     pub(super) name: String,
-    pub(super) client: AgentClient,
+    transport: Transport,
     url: Uri,
     /// Where the card may be, in the order tried.
     pub(super) cards: Vec<Uri>,
@@ -83,8 +136,20 @@ impl Agent {
         };
         let cards =
             card_urls(&url).ok_or_else(|| problem("the card's URL cannot be made of it"))?;
+        let transport = if https || settings.http2 {
+            Transport::Pooled(Box::new(client(&settings, config)))
+        } else {
+            let connector = Deadline {
+                inner: connector(&settings),
+                time: settings.connect_time,
+            };
+            Transport::Driven {
+                connections: Connections::new(connector, settings.pool_idle_max),
+                host: host(&url).ok_or_else(|| problem("the URL names no host"))?,
+            }
+        };
         Ok(Self {
-            client: client(&settings, config),
+            transport,
             name: settings.name,
             url,
             cards,
@@ -108,9 +173,9 @@ impl Agent {
         &self,
         object: &Bytes,
         parameters: &ServiceParameters,
-    ) -> Result<(Response<Incoming>, Instant), AgentFailure> {
+    ) -> Result<(Response<AgentBody>, Instant), AgentFailure> {
         let request = self.request(Method::POST, &self.url, object.clone(), parameters)?;
-        let mut head = std::pin::pin!(self.client.request(request));
+        let mut head = std::pin::pin!(self.send(request));
         let deadline = self.deadline();
         let (response, deadline) = match timeout_at(deadline, head.as_mut()).await {
             Ok(response) => (response, deadline),
@@ -120,11 +185,46 @@ impl Agent {
             }
             Err(_) => return Err(AgentFailure::timed_out()),
         };
-        let response = response.map_err(|error| AgentFailure::client(&error))?;
-        Ok((response, deadline))
+        Ok((response?, deadline))
     }
 
-    pub(super) fn request(
+    /// Asks for a card, within `deadline`.
+    pub(super) async fn get(
+        &self,
+        uri: &Uri,
+        parameters: &ServiceParameters,
+        deadline: Instant,
+    ) -> Result<Response<AgentBody>, AgentFailure> {
+        let request = self.request(Method::GET, uri, Bytes::new(), parameters)?;
+        timeout_at(deadline, self.send(request))
+            .await
+            .map_err(|_| AgentFailure::timed_out())?
+    }
+
+    async fn send(
+        &self,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Response<AgentBody>, AgentFailure> {
+        match &self.transport {
+            Transport::Driven { connections, host } => {
+                let path = request.uri().path_and_query().cloned();
+                *request.uri_mut() = path.map_or_else(|| Uri::from_static("/"), Uri::from);
+                request.headers_mut().insert(HOST, host.clone());
+                let response = connections.request(&self.url, request).await;
+                response
+                    .map(|response| response.map(AgentBody::Driven))
+                    .map_err(|error| AgentFailure::unanswered(&error, error.is_connect()))
+            }
+            Transport::Pooled(client) => {
+                let response = client.request(request).await;
+                response
+                    .map(|response| response.map(AgentBody::Pooled))
+                    .map_err(|error| AgentFailure::unanswered(&error, error.is_connect()))
+            }
+        }
+    }
+
+    fn request(
         &self,
         method: Method,
         uri: &Uri,
@@ -165,7 +265,17 @@ impl Agent {
     }
 }
 
-fn client(settings: &AgentSettings, config: rustls::ClientConfig) -> AgentClient {
+/// The `Host` of requests to `url`: without the port that goes without saying.
+fn host(url: &Uri) -> Option<HeaderValue> {
+    let host = url.host()?;
+    match url.port_u16() {
+        Some(port) if port != 80 => HeaderValue::from_str(&format!("{host}:{port}")),
+        _ => HeaderValue::from_str(host),
+    }
+    .ok()
+}
+
+fn connector(settings: &AgentSettings) -> HttpConnector {
     let mut http = HttpConnector::new();
     http.set_nodelay(true);
     http.enforce_http(false);
@@ -174,11 +284,15 @@ fn client(settings: &AgentSettings, config: rustls::ClientConfig) -> AgentClient
     http.set_keepalive_interval(Some(limits::HTTP_PROBE_TIME));
     http.set_keepalive_retries(Some(2));
     http.set_tcp_user_timeout(Some(limits::HTTP_WRITE_STALL_TIME));
+    http
+}
+
+fn client(settings: &AgentSettings, config: rustls::ClientConfig) -> PooledClient {
     let https = HttpsConnectorBuilder::new()
         .with_tls_config(config)
         .https_or_http()
         .enable_all_versions()
-        .wrap_connector(http);
+        .wrap_connector(connector(settings));
     Client::builder(LocalExecutor)
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())

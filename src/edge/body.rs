@@ -66,6 +66,17 @@ pub(super) enum ReadError<E> {
     Broken(E),
 }
 
+/// The body of an agent's response broke off.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BodyBroken {
+    /// As the HTTP library tells it.
+    #[error(transparent)]
+    Http(hyper::Error),
+    /// Its connection ended.
+    #[error("the connection ended")]
+    Ended,
+}
+
 /// Reads `body` to its end. `idle_time` bounds the wait for each further piece;
 /// the caller may bound the whole. A body in one piece is not copied.
 pub(super) async fn read_whole<B>(

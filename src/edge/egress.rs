@@ -6,7 +6,7 @@
 //! no content coding, and never retries a request that the agent may have seen.
 //! What the answer means is the mapper's business (rulings R14, R15).
 
-use super::agent::Agent;
+use super::agent::{Agent, AgentBody};
 use super::body::{Budget, ReadError, read_whole};
 use super::failure::AgentFailure;
 use super::settings::AgentSettings;
@@ -17,9 +17,8 @@ use crate::a2a::port::{AgentEvent, Dispatch, DispatchAction, ExchangeId, Service
 use crate::limits;
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -210,11 +209,7 @@ impl Egress {
         let octets_max = agent.body_octets_max.min(limits::CARD_OCTETS_MAX);
         let mut first = None;
         for uri in &agent.cards {
-            let request = agent.request(Method::GET, uri, Bytes::new(), parameters)?;
-            let response = timeout_at(deadline, agent.client.request(request))
-                .await
-                .map_err(|_| AgentFailure::timed_out())?
-                .map_err(|error| AgentFailure::client(&error))?;
+            let response = agent.get(uri, parameters, deadline).await?;
             let reply = self.reply(agent, response, octets_max, deadline).await?;
             // A catch-all page with status 200 is no card either.
             let absent = matches!(
@@ -233,7 +228,7 @@ impl Egress {
     async fn reply(
         &self,
         agent: &Agent,
-        response: Response<Incoming>,
+        response: Response<AgentBody>,
         octets_max: usize,
         deadline: Instant,
     ) -> Result<Reply, AgentFailure> {
@@ -282,7 +277,7 @@ impl Egress {
     async fn stream<M: Mapping + ?Sized>(
         &self,
         agent: &Agent,
-        response: Response<Incoming>,
+        response: Response<AgentBody>,
         news: &mut News<M>,
     ) -> Result<(), AgentFailure> {
         let (head, mut body) = response.into_parts();
@@ -292,7 +287,7 @@ impl Egress {
         let mut parser = SseParser::new(octets_max);
         let finish = news.finish.clone();
         let exchange = news.exchange;
-        let next = async |body: &mut Incoming| {
+        let next = async |body: &mut AgentBody| {
             poll_fn(|cx| news.mapping.poll_ready(exchange, cx)).await;
             body.frame().await
         };
@@ -326,7 +321,7 @@ impl Egress {
     /// Reads on behind the last event, so that the agent ends its response itself.
     async fn run_out<M: Mapping + ?Sized>(
         &self,
-        mut body: Incoming,
+        mut body: AgentBody,
         mut parser: SseParser,
         news: &mut News<M>,
     ) {
@@ -351,7 +346,7 @@ impl std::fmt::Debug for Egress {
     }
 }
 
-fn is_event_stream(response: &Response<Incoming>) -> bool {
+fn is_event_stream(response: &Response<AgentBody>) -> bool {
     response.status().is_success()
         && response
             .headers()

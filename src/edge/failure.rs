@@ -2,7 +2,6 @@
 
 use super::sse::SseError;
 use super::stats::AgentOutcome;
-use hyper_util::client::legacy::Error as ClientError;
 use std::io;
 
 /// An exchange without a usable answer. `message` travels to the client and
@@ -47,10 +46,11 @@ impl AgentFailure {
         }
     }
 
-    pub(super) fn client(error: &ClientError) -> Self {
+    /// The agent sent no head of a response; `unconnected` when it was not even reached.
+    pub(super) fn unanswered(error: &(dyn std::error::Error + 'static), unconnected: bool) -> Self {
         let kind = io_kind(error);
         let timed_out = kind == Some(io::ErrorKind::TimedOut);
-        let (outcome, message) = match (error.is_connect(), timed_out) {
+        let (outcome, message) = match (unconnected, timed_out) {
             (true, true) => (
                 AgentOutcome::TimedOut,
                 "no connection to the agent within its time".to_owned(),
@@ -71,7 +71,7 @@ impl AgentFailure {
             outcome,
             message,
             detail: chain(error),
-            unconnected: error.is_connect(),
+            unconnected,
         }
     }
 }

@@ -1,8 +1,7 @@
 //! HTTP edges: ingress for ordinary A2A clients, egress to A2A agents, SSE in
 //! both directions, and the one place where failures become HTTP responses.
 //!
-//! An edge runs on one thread: a tokio current-thread runtime inside a
-//! `LocalSet`. It reaches the mapper through [`Mapping`], which the relay
+//! An edge runs on one thread, in a tokio `LocalRuntime` or in a `LocalSet`. It reaches the mapper through [`Mapping`], which the relay
 //! implements, and never knows what an association or a frame looks like. It
 //! never re-serialises a JSON-RPC body and never invents a JSON-RPC error for a
 //! failure below JSON-RPC (rulings R14, R22).
@@ -15,6 +14,7 @@ pub mod call;
 mod card;
 mod card_cache;
 mod classify;
+mod connections;
 pub mod egress;
 mod executor;
 mod failure;
