@@ -119,8 +119,8 @@ impl Generator {
         let mut run = [0; 8];
         npamp_relay::crypto::Random::fill(&mut SystemRandom, &mut run);
         let method = match plan.scenario {
-            Scenario::Unary => SEND,
-            Scenario::Stream => STREAM,
+            Scenario::Unary | Scenario::Http => SEND,
+            Scenario::Stream | Scenario::Sse => STREAM,
         };
         let name = format!("{:016x}", u64::from_be_bytes(run));
         Self {
@@ -148,8 +148,8 @@ impl Generator {
 
     fn method(&self) -> &'static str {
         match self.plan.scenario {
-            Scenario::Unary => SEND,
-            Scenario::Stream => STREAM,
+            Scenario::Unary | Scenario::Http => SEND,
+            Scenario::Stream | Scenario::Sse => STREAM,
         }
     }
 
@@ -303,8 +303,8 @@ impl Generator {
         if exchange.measured {
             self.measurement.completed += 1;
             match self.plan.scenario {
-                Scenario::Unary => self.measurement.reply.record(time),
-                Scenario::Stream => self.measurement.stream_end.record(time),
+                Scenario::Unary | Scenario::Http => self.measurement.reply.record(time),
+                Scenario::Stream | Scenario::Sse => self.measurement.stream_end.record(time),
             }
         }
     }

@@ -59,6 +59,12 @@ impl Times {
         }
     }
 
+    /// Records a time that came `n` times.
+    pub fn record_times(&mut self, time: Duration, n: u64) {
+        self.0
+            .saturating_record_n(u64::try_from(time.as_nanos()).unwrap_or(LONGEST_NS), n);
+    }
+
     /// The summary.
     pub fn summary(&self) -> Summary {
         let histogram = &self.0;

@@ -10,6 +10,7 @@ mod args;
 mod drive;
 mod generator;
 mod histogram;
+mod http;
 mod machine;
 mod measurement;
 mod message;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
     let arguments = args::Arguments::parse();
     let outcome = match arguments.command {
         args::Command::Run(arguments) => run::run(&arguments),
+        args::Command::Agent(arguments) => http::agent::agent(&arguments),
         args::Command::Respond(arguments) => respond::respond(&arguments),
     };
     match outcome {

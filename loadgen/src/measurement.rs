@@ -143,6 +143,16 @@ impl Measurement {
         }
     }
 
+    /// `n` stream events came at once.
+    pub fn events_at(&mut self, at: Instant, n: u64) {
+        if self.is_within(at) {
+            self.events_within += n;
+            if let Some(series) = &mut self.series {
+                series.events(at, n);
+            }
+        }
+    }
+
     /// Everything asked for was measured.
     pub fn is_clean(&self) -> bool {
         self.aborted.is_none() && self.errors.is_empty() && self.completed > 0

@@ -43,6 +43,9 @@ pub fn run(arguments: &RunArguments) -> Result<bool, Box<dyn Error>> {
             .error(clap::error::ErrorKind::ArgumentConflict, text)
             .exit();
     }
+    if arguments.scenario.is_http() {
+        return crate::http::run(arguments);
+    }
     let identity = trust::identity(arguments.identity.as_deref())?;
     let stop = Arc::new(AtomicBool::new(false));
     let (mut acceptors, mut own) = (Vec::new(), None);

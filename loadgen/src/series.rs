@@ -61,8 +61,13 @@ impl Series {
 
     /// A stream event came.
     pub fn event(&mut self, at: Instant) {
+        self.events(at, 1);
+    }
+
+    /// `n` stream events came at once.
+    pub fn events(&mut self, at: Instant, n: u64) {
         if let Some(second) = self.second(at) {
-            self.seconds[second].events += 1;
+            self.seconds[second].events += n;
         }
     }
 

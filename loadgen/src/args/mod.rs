@@ -10,6 +10,7 @@ pub use run::{Arrivals, RunArguments, Scenario};
 #[cfg(test)]
 pub use values::MESSAGE_OCTETS_MIN;
 
+use crate::http::agent::AgentArguments;
 use clap::{Parser, Subcommand};
 
 /// The whole command line.
@@ -31,6 +32,8 @@ pub enum Command {
     Run(Box<RunArguments>),
     /// Answer requests, natively, without an agent
     Respond(RespondArguments),
+    /// Answer requests over HTTP at once, as an agent behind an egress
+    Agent(AgentArguments),
 }
 
 #[cfg(test)]

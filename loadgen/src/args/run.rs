@@ -2,8 +2,10 @@
 
 use super::respond::ReplyArguments;
 use super::values::{
-    host_of, message_octets, peer, positive, rate, seconds, seconds_or_zero, server_name, target,
+    any_target, host_of, is_http, message_octets, peer, positive, rate, seconds, seconds_or_zero,
+    server_name,
 };
+use crate::http::objects::A2aVersion;
 use crate::process::Process;
 use clap::{Args, ValueEnum};
 use npamp_relay::crypto::IdentityPublic;
@@ -25,6 +27,17 @@ pub enum Scenario {
     Unary,
     /// message/stream, many events and an end
     Stream,
+    /// One answer over HTTP, at an ingress
+    Http,
+    /// Streams of server-sent events over HTTP, at an ingress
+    Sse,
+}
+
+impl Scenario {
+    /// Whether requests are HTTP instead of N-PAMP.
+    pub fn is_http(self) -> bool {
+        matches!(self, Self::Http | Self::Sse)
+    }
 }
 
 /// How the intended send times are spread.
@@ -40,11 +53,11 @@ pub enum Arrivals {
 /// Arguments of `run`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Without --target the responder runs in this process, on loopback, with a new identity and certificate."
+    after_help = "Without --target the responder runs in this process, on loopback, with a new identity and certificate.\nThe scenarios http and sse need a --target http://HOST:PORT/PATH; their connections have one request under way each,\nand sse wants the numbered events of `npamp-loadgen agent`."
 )]
 pub struct RunArguments {
-    /// Responder to load
-    #[arg(long, value_name = "npamp://HOST:PORT", value_parser = target)]
+    /// Responder to load, or http://HOST:PORT/PATH of an ingress
+    #[arg(long, value_name = "npamp://HOST:PORT", value_parser = any_target)]
     pub target: Option<String>,
     /// Run the built-in responder in this process (what no --target means)
     #[arg(long = "self", conflicts_with = "target")]
@@ -70,6 +83,12 @@ pub struct RunArguments {
     /// Exchange to repeat
     #[arg(long, value_enum, default_value = "unary")]
     pub scenario: Scenario,
+    /// A2A version of http and sse
+    #[arg(long, value_enum, default_value = "0.3")]
+    pub a2a_version: A2aVersion,
+    /// File with the bearer token of http and sse
+    #[arg(long, value_name = "FILE", requires = "target")]
+    pub bearer_file: Option<PathBuf>,
     /// Requests per second, all connections together
     #[arg(long, value_name = "N[/s]", default_value = "1000", value_parser = rate)]
     pub rate: f64,
@@ -82,7 +101,7 @@ pub struct RunArguments {
     /// Time before it that is not measured, in seconds
     #[arg(long, value_name = "S", default_value = "1", value_parser = seconds_or_zero)]
     pub warmup: Duration,
-    /// Associations
+    /// Associations, or HTTP connections
     #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u64).range(1..=CONNECTIONS_MAX))]
     pub connections: u64,
     /// Exchanges under way at once; beyond it requests wait, and their wait counts as latency
@@ -124,6 +143,15 @@ impl RunArguments {
 
     /// What no single argument shows to be wrong.
     pub fn check(&self) -> Result<(), String> {
+        if self.scenario.is_http() {
+            return self.check_http();
+        }
+        if self.target.as_deref().is_some_and(is_http) {
+            return Err("an http target needs --scenario http or sse".into());
+        }
+        if self.bearer_file.is_some() {
+            return Err("--bearer-file needs --scenario http or sse".into());
+        }
         let most = usize::try_from(self.connections).unwrap_or(usize::MAX)
             * limits::EXCHANGES_PER_ASSOCIATION_MAX;
         if self.concurrency_max > most {
@@ -141,6 +169,26 @@ impl RunArguments {
             })?;
         }
         Ok(())
+    }
+
+    fn check_http(&self) -> Result<(), String> {
+        if !self.target.as_deref().is_some_and(is_http) {
+            return Err(
+                "the scenarios http and sse need --target http://HOST:PORT/PATH".to_owned(),
+            );
+        }
+        let native = [
+            (self.server_name.is_some(), "--server-name"),
+            (self.tls_ca.is_some(), "--tls-ca"),
+            (self.pinned, "--pinned"),
+            (self.peer.is_some(), "--peer"),
+            (self.identity.is_some(), "--identity"),
+            (self.spin, "--spin"),
+        ];
+        match native.iter().find(|(given, _)| *given) {
+            Some((_, name)) => Err(format!("{name} has no meaning with http and sse")),
+            None => Ok(()),
+        }
     }
 
     /// The link's server name.

@@ -34,6 +34,21 @@ pub fn target(text: &str) -> Result<String, String> {
     }
 }
 
+/// Whether a target is an ingress.
+pub fn is_http(target: &str) -> bool {
+    target.starts_with("http://")
+}
+
+/// A responder, as [`target`] has it, or the URL of an ingress.
+pub fn any_target(text: &str) -> Result<String, String> {
+    if is_http(text) {
+        return text
+            .parse::<crate::http::target::HttpTarget>()
+            .map(|target| target.to_string());
+    }
+    target(text)
+}
+
 pub fn server_name(text: &str) -> Result<String, String> {
     let refuse = || format!("{text:?} is no DNS name");
     if text.parse::<IpAddr>().is_ok() {

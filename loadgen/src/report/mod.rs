@@ -32,8 +32,8 @@ impl Report {
             latency.insert(name.to_owned(), times.summary());
         };
         match arguments.scenario {
-            Scenario::Unary => add("reply", &measurement.reply),
-            Scenario::Stream => {
+            Scenario::Unary | Scenario::Http => add("reply", &measurement.reply),
+            Scenario::Stream | Scenario::Sse => {
                 add("first_event", &measurement.first_event);
                 add("gap", &measurement.gap);
                 add("stream_end", &measurement.stream_end);
@@ -48,7 +48,11 @@ impl Report {
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |time| time.as_secs()),
             machine: Machine::read(),
-            target: format!("npamp://{target}"),
+            target: if arguments.scenario.is_http() {
+                target.to_owned()
+            } else {
+                format!("npamp://{target}")
+            },
             in_process: arguments.is_self(),
             asked: Asked {
                 scenario: arguments.scenario,
@@ -58,7 +62,11 @@ impl Report {
                 warmup_s: arguments.warmup.as_secs_f64(),
                 timeout_s: arguments.timeout.as_secs_f64(),
                 connections: arguments.connections,
-                concurrency_max: arguments.concurrency_max,
+                concurrency_max: if arguments.scenario.is_http() {
+                    usize::try_from(arguments.connections).unwrap_or(usize::MAX)
+                } else {
+                    arguments.concurrency_max
+                },
                 payload_octets: arguments.payload,
                 replies: arguments.is_self().then_some(Replies {
                     events: arguments.replies.events,

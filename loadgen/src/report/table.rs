@@ -51,7 +51,7 @@ impl Report {
             "rate achieved     {:>12.1} requests/s completed in that time",
             rates.completed_per_s
         );
-        if asked.scenario == Scenario::Stream {
+        if matches!(asked.scenario, Scenario::Stream | Scenario::Sse) {
             let _ = writeln!(
                 out,
                 "events            {:>12.1} events/s, {} in all",
