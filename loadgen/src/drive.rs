@@ -3,9 +3,11 @@
 
 use npamp_relay::engine::clock::now;
 use npamp_relay::engine::control::{self, Acceptor, Command, ControlLimits, Origin, Outcome};
+use npamp_relay::engine::cores;
 use npamp_relay::engine::shard::{Handler, Shard, ShardStats};
 use npamp_relay::engine::wake::Wake;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::cell::Cell;
 use std::io;
 use std::num::NonZero;
 use std::os::fd::AsFd;
@@ -24,6 +26,24 @@ pub struct Pace {
     pub wake_at: Option<Instant>,
     /// There will never be more.
     pub done: bool,
+}
+
+impl Pace {
+    /// There may be more to do at once.
+    pub const AGAIN: Self = Self {
+        worked: true,
+        wake_at: None,
+        done: false,
+    };
+
+    /// Nothing to do before `at` unless something arrives.
+    pub fn until(at: Instant) -> Self {
+        Self {
+            worked: false,
+            wake_at: Some(at),
+            done: false,
+        }
+    }
 }
 
 /// What a shard thread does between turns.
@@ -72,6 +92,13 @@ pub fn mailbox() -> io::Result<(Mailbox, Inbox)> {
 pub struct Inbox {
     outcomes: Receiver<Outcome>,
     wake: Arc<Wake>,
+}
+
+/// Keeps the calling thread on a core. The kernel may refuse, which costs speed only.
+pub fn pin(core: Option<usize>) {
+    if let Some(core) = core {
+        cores::pin(core);
+    }
 }
 
 /// Runs `work` with a shard of its own on the calling thread until it is done.
@@ -142,25 +169,32 @@ pub struct Control {
 }
 
 impl Control {
-    /// Starts it. What is accepted goes to `accepted`, what is dialled to `dialled`.
+    /// Starts it under a name and, if asked for, on one core. What is accepted goes to `accepted` in turn,
+    /// what is dialled to the unit of `dialled` that asked.
     pub fn start(
+        name: &str,
+        core: Option<usize>,
         acceptors: Vec<Acceptor>,
-        accepted: Option<Mailbox>,
-        dialled: Option<Mailbox>,
+        accepted: Vec<Mailbox>,
+        dialled: Vec<Mailbox>,
     ) -> io::Result<Self> {
         let (commands, inbox) = tokio::sync::mpsc::unbounded_channel();
         let (stop, stopped) = watch::channel(false);
         let thread = std::thread::Builder::new()
-            .name("control".into())
+            .name(name.into())
             .spawn(move || {
+                pin(core);
+                let turn = Cell::new(0);
                 let deliver = move |outcome: Outcome| {
                     let mailbox = match &outcome {
-                        Outcome::Joined(handed)
-                            if matches!(handed.origin, Origin::Accepted { .. }) =>
-                        {
-                            &accepted
-                        }
-                        _ => &dialled,
+                        Outcome::Joined(handed) => match (handed.origin, handed.unit) {
+                            (Origin::Accepted { .. }, _) => {
+                                turn.set(turn.get() + 1);
+                                accepted.get(turn.get() % accepted.len().max(1))
+                            }
+                            (Origin::Dialled { .. }, unit) => dialled.get(unit.unwrap_or(0)),
+                        },
+                        Outcome::DialFailed { unit, .. } => dialled.get(*unit),
                     };
                     if let Some(mailbox) = mailbox {
                         mailbox.leave(outcome);

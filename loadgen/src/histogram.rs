@@ -27,7 +27,6 @@ impl Times {
     }
 
     /// Adds what another one recorded.
-    #[allow(dead_code)] // for what is merged from several threads
     pub fn merge(&mut self, other: &Self) {
         self.0
             .add(&other.0)

@@ -8,12 +8,15 @@
 
 mod args;
 mod drive;
+mod gate;
 mod generator;
 mod histogram;
 mod http;
+mod kind;
 mod machine;
 mod measurement;
 mod message;
+mod observer;
 mod process;
 mod progress;
 mod report;
@@ -22,6 +25,7 @@ mod responder;
 mod run;
 mod schedule;
 mod series;
+mod session;
 mod trust;
 
 use clap::Parser;

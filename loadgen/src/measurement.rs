@@ -3,12 +3,13 @@
 //! whoever asked for it: so a long stream weighs neither for nor against.
 
 use crate::histogram::Times;
+use crate::kind::Kind;
 use crate::series::Series;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// A send later than this after its time counts as late.
-pub const LATE: Duration = Duration::from_millis(1);
+/// When more than one send in so many is late, the generator was the bottleneck.
+const LATE_ONE_IN: u64 = 100;
 
 /// One kind of error.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,23 +20,9 @@ pub struct ErrorKind {
     pub example: String,
 }
 
-/// Counts and times.
+/// Counts and times of one kind of exchange.
 #[derive(Default)]
-pub struct Measurement {
-    /// First intended time that counts.
-    pub begin: Option<Instant>,
-    /// Last intended time that could count: the schedule's end.
-    pub end: Option<Instant>,
-    /// The measured time, second by second.
-    pub series: Option<Series>,
-    /// Requests sent within the measured time.
-    pub sent_within: u64,
-    /// Exchanges completed within it.
-    pub completed_within: u64,
-    /// Stream events received within it.
-    pub events_within: u64,
-    /// Octets of JSON-RPC objects received within it.
-    pub octets_received_within: u64,
+pub struct KindMeasurement {
     /// Requests the schedule asked for.
     pub scheduled: u64,
     /// Requests sent.
@@ -48,7 +35,7 @@ pub struct Measurement {
     pub octets_sent: u64,
     /// Octets of JSON-RPC objects received.
     pub octets_received: u64,
-    /// From the intended time to the answer (unary).
+    /// From the intended time to the answer.
     pub reply: Times,
     /// From the intended time to the first event.
     pub first_event: Times,
@@ -56,11 +43,49 @@ pub struct Measurement {
     pub gap: Times,
     /// From the intended time to the end of the stream.
     pub stream_end: Times,
+}
+
+impl KindMeasurement {
+    fn merge(&mut self, other: &Self) {
+        self.scheduled += other.scheduled;
+        self.sent += other.sent;
+        self.completed += other.completed;
+        self.events += other.events;
+        self.octets_sent += other.octets_sent;
+        self.octets_received += other.octets_received;
+        self.reply.merge(&other.reply);
+        self.first_event.merge(&other.first_event);
+        self.gap.merge(&other.gap);
+        self.stream_end.merge(&other.stream_end);
+    }
+}
+
+/// Counts and times.
+#[derive(Default)]
+pub struct Measurement {
+    /// First intended time that counts.
+    pub begin: Option<Instant>,
+    /// Last intended time that could count: the schedule's end.
+    pub end: Option<Instant>,
+    /// The measured time, second by second.
+    pub series: Option<Series>,
+    /// By [`Kind::index`].
+    pub kinds: [KindMeasurement; 3],
+    /// Requests sent within the measured time.
+    pub sent_within: u64,
+    /// Exchanges completed within it.
+    pub completed_within: u64,
+    /// Stream events received within it.
+    pub events_within: u64,
+    /// Octets of JSON-RPC objects received within it.
+    pub octets_received_within: u64,
+    /// From the intended time to the completion, whatever the kind.
+    pub completion: Times,
     /// How much later than it could the generator sent a request.
     pub lag: Times,
-    /// How long requests waited for the concurrency bound.
+    /// How long requests waited for the concurrency bound or a full association.
     pub wait: Times,
-    /// Sends with a lag above [`LATE`].
+    /// Sends with a lag above the bound.
     pub late_sends: u64,
     /// Errors by kind.
     pub errors: BTreeMap<String, ErrorKind>,
@@ -68,6 +93,8 @@ pub struct Measurement {
     pub late_replies: u64,
     /// Why the run ended early.
     pub aborted: Option<String>,
+    /// The user ended it.
+    pub interrupted: bool,
 }
 
 impl Measurement {
@@ -100,10 +127,20 @@ impl Measurement {
         self.errors.values().map(|kind| kind.count).sum()
     }
 
+    /// One count over all kinds of exchange.
+    pub fn sum(&self, count: impl Fn(&KindMeasurement) -> u64) -> u64 {
+        self.kinds.iter().map(count).sum()
+    }
+
+    /// Of a kind.
+    pub fn of(&mut self, kind: Kind) -> &mut KindMeasurement {
+        &mut self.kinds[kind.index()]
+    }
+
     /// The measured time; zero when it never began.
     pub fn time(&self) -> Duration {
         match (self.begin, self.end) {
-            (Some(begin), Some(end)) => end - begin,
+            (Some(begin), Some(end)) => end.saturating_duration_since(begin),
             _ => Duration::ZERO,
         }
     }
@@ -153,9 +190,57 @@ impl Measurement {
         }
     }
 
+    /// Nothing after `at` counts: the user ended the run.
+    pub fn interrupt(&mut self, at: Instant) {
+        self.interrupted = true;
+        self.end = self.end.map(|end| end.min(at));
+        if let (Some(series), Some(end)) = (&mut self.series, self.end) {
+            series.cut(end);
+        }
+    }
+
+    /// Adds what another thread measured in the same time.
+    pub fn merge(&mut self, other: Self) {
+        self.begin = self.begin.or(other.begin);
+        self.end = match (self.end, other.end) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        match (&mut self.series, other.series) {
+            (Some(series), Some(other)) => series.merge(other),
+            (none, other) => *none = none.take().or(other),
+        }
+        for (kind, other) in self.kinds.iter_mut().zip(&other.kinds) {
+            kind.merge(other);
+        }
+        self.sent_within += other.sent_within;
+        self.completed_within += other.completed_within;
+        self.events_within += other.events_within;
+        self.octets_received_within += other.octets_received_within;
+        self.completion.merge(&other.completion);
+        self.lag.merge(&other.lag);
+        self.wait.merge(&other.wait);
+        self.late_sends += other.late_sends;
+        for (kind, error) in other.errors {
+            self.errors_of(&kind, error.example, error.count);
+        }
+        self.late_replies += other.late_replies;
+        self.aborted = self.aborted.take().or(other.aborted);
+        self.interrupted |= other.interrupted;
+    }
+
+    /// The generator did not keep its schedule, so that what was measured is at best its own limit.
+    pub fn is_generator_bound(&self) -> bool {
+        self.late_sends * LATE_ONE_IN > self.sum(|kind| kind.sent)
+    }
+
     /// Everything asked for was measured.
     pub fn is_clean(&self) -> bool {
-        self.aborted.is_none() && self.errors.is_empty() && self.completed > 0
+        self.aborted.is_none()
+            && !self.interrupted
+            && self.errors.is_empty()
+            && self.sum(|kind| kind.completed) > 0
+            && !self.is_generator_bound()
     }
 }
 
@@ -167,7 +252,7 @@ mod tests {
     fn errors_are_counted_by_kind() {
         let mut measurement = Measurement::default();
         assert!(!measurement.is_clean(), "nothing was measured");
-        measurement.completed = 1;
+        measurement.of(Kind::Unary).completed = 1;
         assert!(measurement.is_clean());
         measurement.error("timed_out", "first");
         measurement.error("timed_out", "second");
@@ -199,5 +284,32 @@ mod tests {
             !measurement.is_within(begin + second)
                 && !measurement.is_within(begin.checked_sub(second).unwrap())
         );
+        measurement.interrupt(begin + second / 4);
+        assert_eq!(measurement.time(), second / 4);
+        measurement.interrupt(begin + second / 2);
+        assert_eq!(measurement.time(), second / 4);
+    }
+
+    #[test]
+    fn threads_add_up() {
+        let make = |late| {
+            let mut part = Measurement::default();
+            let unary = part.of(Kind::Unary);
+            (unary.sent, unary.completed) = (100, 100);
+            unary.reply.record(Duration::from_millis(1));
+            part.late_sends = late;
+            part
+        };
+        let mut whole = make(1);
+        assert!(!whole.is_generator_bound());
+        whole.merge(make(1));
+        assert_eq!(whole.sum(|kind| kind.sent), 200);
+        assert_eq!(whole.of(Kind::Unary).reply.summary().count, 2);
+        assert!(whole.is_clean());
+        let mut late = make(9);
+        late.error("timed_out", "late");
+        whole.merge(late);
+        assert!(whole.is_generator_bound() && !whole.is_clean());
+        assert_eq!(whole.error_count(), 1);
     }
 }

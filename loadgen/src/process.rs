@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 /// A process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Process {
     /// This one.
     Own,
@@ -31,7 +31,6 @@ impl Process {
     }
 
     /// CPU time of every thread alive, by number: its name and nanoseconds on a CPU.
-    #[allow(dead_code)] // for what is merged from several threads
     pub fn threads(self) -> BTreeMap<u32, (String, u64)> {
         let Ok(entries) = fs::read_dir(format!("{}/task", self.path())) else {
             return BTreeMap::new();

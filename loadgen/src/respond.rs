@@ -1,7 +1,7 @@
 //! `respond`: the native responder as a process.
 
-use crate::args::RespondArguments;
-use crate::drive::{self, Control};
+use crate::args::{ReplyArguments, RespondArguments};
+use crate::drive::{self, Control, Mailbox};
 use crate::responder::Responder;
 use crate::trust::{self, Certificate};
 use npamp_relay::crypto::Identity;
@@ -11,7 +11,8 @@ use std::error::Error;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 
 /// A bound listener as the control thread takes it.
 pub fn acceptor(
@@ -45,17 +46,68 @@ pub fn respond(arguments: &RespondArguments) -> Result<bool, Box<dyn Error>> {
         arguments.peers.iter().copied().collect()
     };
     let (address, acceptor) = acceptor(arguments.listen, identity.clone(), peers, certificate)?;
-    let (mailbox, inbox) = drive::mailbox()?;
-    let control = Control::start(vec![acceptor], Some(mailbox), None)?;
-    let mut responder = Responder::new(&arguments.replies, Arc::new(AtomicBool::new(false)));
-    let shard = std::thread::Builder::new()
-        .name("responder".into())
-        .spawn(move || drive::drive(&mut responder, &inbox, false))?;
+    let pool = Pool::start(&arguments.replies, &[])?;
+    let control = Control::start(
+        "responder-ctl",
+        None,
+        vec![acceptor],
+        pool.mailboxes.clone(),
+        Vec::new(),
+    )?;
     println!("listening on {address} as {}", identity.public());
-    let ended = shard
-        .join()
-        .unwrap_or_else(|_| Err(io::Error::other("the responder panicked")));
+    let ended = pool.wait();
     control.stop()?;
     ended?;
     Ok(true)
+}
+
+/// The threads of a responder.
+pub struct Pool {
+    /// For what is accepted.
+    pub mailboxes: Vec<Mailbox>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Pool {
+    /// Starts them, each on its core of `cores` where there are any.
+    pub fn start(replies: &ReplyArguments, cores: &[usize]) -> io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut pool = Self {
+            mailboxes: Vec::new(),
+            threads: Vec::new(),
+            stop,
+        };
+        for index in 0..replies.responder_threads {
+            let (mailbox, inbox) = drive::mailbox()?;
+            let mut work = Responder::new(replies, pool.stop.clone());
+            let core = cores.get(index as usize % cores.len().max(1)).copied();
+            let thread = std::thread::Builder::new()
+                .name(format!("responder-{index}"))
+                .spawn(move || {
+                    drive::pin(core);
+                    drive::drive(&mut work, &inbox, false)
+                })?;
+            pool.mailboxes.push(mailbox);
+            pool.threads.push(thread);
+        }
+        Ok(pool)
+    }
+
+    /// Ends them.
+    pub fn stop(self) -> io::Result<()> {
+        self.stop.store(true, Ordering::Release);
+        self.mailboxes.iter().for_each(Mailbox::ring);
+        self.wait()
+    }
+
+    /// Waits until they end.
+    fn wait(self) -> io::Result<()> {
+        for thread in self.threads {
+            thread
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("the responder panicked")))?;
+        }
+        Ok(())
+    }
 }

@@ -2,7 +2,7 @@
 //! `message/stream` with events and an end, straight on the shard, without an
 //! agent. Never holds more unsealed octets of an association than a relay would.
 
-use crate::args::ReplyArguments;
+use crate::args::{BULK_OCTETS_MIN, ReplyArguments};
 use crate::drive::{Pace, Work};
 use crate::message::{self, SEND, STREAM, Template};
 use npamp_relay::a2a::json_rpc;
@@ -31,6 +31,13 @@ const EVENTS_A_ROUND: u32 = 512;
 const SEND_V1: &str = "SendMessage";
 const STREAM_V1: &str = "SendStreamingMessage";
 
+/// A bulk request to answer once its association has room: its answer is not made before.
+struct BulkAnswer {
+    link: LinkId,
+    correlation_id: Vec<u8>,
+    id: String,
+}
+
 struct Stream {
     link: LinkId,
     correlation_id: Vec<u8>,
@@ -43,12 +50,14 @@ struct Stream {
 pub struct Responder {
     stop: Arc<AtomicBool>,
     reply: Template,
+    bulk_reply: Template,
     event: Template,
     last: Template,
     events: u32,
     gap: Duration,
     object: Vec<u8>,
     answers: VecDeque<(LinkId, MessageKind, Vec<u8>)>,
+    bulk: VecDeque<BulkAnswer>,
     /// Streams that may send.
     streams: VecDeque<Stream>,
     /// Streams that pause until a time; the number keeps equal times apart.
@@ -63,12 +72,14 @@ impl Responder {
         Self {
             stop,
             reply: Template::reply(octets),
+            bulk_reply: Template::reply(usize::try_from(replies.bulk_octets).unwrap_or(octets)),
             event: Template::event(octets),
             last: Template::last(),
             events: replies.events,
             gap: Duration::from_micros(replies.event_gap_us),
             object: Vec::new(),
             answers: VecDeque::new(),
+            bulk: VecDeque::new(),
             streams: VecDeque::new(),
             pausing: BTreeMap::new(),
             paused: 0,
@@ -159,6 +170,13 @@ impl Responder {
             }
         };
         match method {
+            SEND | SEND_V1 if object.len() as u64 >= BULK_OCTETS_MIN => {
+                self.bulk.push_back(BulkAnswer {
+                    link,
+                    correlation_id: correlation_id.to_vec(),
+                    id: id.to_owned(),
+                });
+            }
             SEND | SEND_V1 => {
                 self.reply.write(id, &mut self.object);
                 let payload = message::answer(MessageKind::Response, correlation_id, &self.object);
@@ -259,6 +277,31 @@ impl Responder {
         sent > 0
     }
 
+    /// Answers bulk requests as far as their associations take it.
+    fn work_bulk(&mut self, shard: &mut Shard) -> bool {
+        let mut sent = false;
+        for _ in 0..self.bulk.len() {
+            let Some(answer) = self.bulk.pop_front() else {
+                break;
+            };
+            match shard.queued_octets(answer.link) {
+                None => {}
+                Some(queued) if queued >= OUTBOUND_QUEUE_HIGH_OCTETS => self.bulk.push_back(answer),
+                Some(_) => {
+                    self.bulk_reply.write(&answer.id, &mut self.object);
+                    let kind = MessageKind::Response;
+                    match message::answer(kind, &answer.correlation_id, &self.object) {
+                        Ok(payload) => sent |= send(shard, answer.link, kind, payload),
+                        Err(error) => {
+                            eprintln!("npamp-loadgen: an answer could not be encoded: {error}");
+                        }
+                    }
+                }
+            }
+        }
+        sent
+    }
+
     fn wake_streams(&mut self) {
         let now = now();
         while let Some(entry) = self.pausing.first_entry() {
@@ -297,6 +340,7 @@ impl Handler for Responder {
     }
 
     fn down(&mut self, link: LinkId, _reason: &Down) {
+        self.bulk.retain(|answer| answer.link != link);
         self.streams.retain(|stream| stream.link != link);
         self.pausing.retain(|_, stream| stream.link != link);
     }
@@ -317,6 +361,7 @@ impl Work for Responder {
             // A link that is gone or full: the initiator counts what it misses.
             send(shard, link, kind, payload);
         }
+        worked |= self.work_bulk(shard);
         self.wake_streams();
         worked |= self.work_streams(shard);
         Pace {

@@ -38,7 +38,6 @@ impl Series {
     }
 
     /// Keeps no second after the one of `end`.
-    #[allow(dead_code)] // for what is merged from several threads
     pub fn cut(&mut self, end: Instant) {
         let keep = end.saturating_duration_since(self.begin).as_nanos();
         let keep = usize::try_from(keep.div_ceil(1_000_000_000)).unwrap_or(usize::MAX);
@@ -93,7 +92,6 @@ impl Series {
     }
 
     /// Adds what another thread saw of the same time.
-    #[allow(dead_code)] // for what is merged from several threads
     pub fn merge(&mut self, mut other: Self) {
         self.fold();
         other.fold();

@@ -23,9 +23,12 @@ fn text(octets: &[u8]) -> String {
     String::from_utf8_lossy(octets).into_owned()
 }
 
+/// How late the generator may be here: no test is about speed.
+const PATIENT: [&str; 2] = ["--lag-max", "60000"];
+
 /// Runs with JSON on standard output, which must then hold nothing else.
 fn report(arguments: &[&str]) -> (Option<i32>, Value, String) {
-    let output = run(&[arguments, &["--json", "-"]].concat());
+    let output = run(&[arguments, &PATIENT, &["--json", "-"]].concat());
     let errors = text(&output.stderr);
     let report =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {errors}"));
@@ -69,6 +72,8 @@ impl Responder {
             "0.5",
             "--warmup",
             "0",
+            PATIENT[0],
+            PATIENT[1],
         ]
     }
 }
@@ -135,7 +140,7 @@ fn unary_against_itself() {
     assert!(series[0]["rss_octets"].as_u64().unwrap() > 1_000_000);
     assert!(report["machine"]["cores"].as_u64().unwrap() > 0);
     assert_eq!(report["asked"]["rate_per_s"], 400.0);
-    assert_eq!(report["command_line"].as_array().unwrap().len(), 13);
+    assert_eq!(report["command_line"].as_array().unwrap().len(), 15);
     assert!(
         errors.contains("rate achieved") && errors.contains("schedule lag"),
         "{errors}"
@@ -173,6 +178,155 @@ fn streams_against_itself() {
     assert_eq!(
         (count("first_event"), count("gap"), count("stream_end")),
         (Some(20), Some(200), Some(20))
+    );
+}
+
+#[test]
+fn long_messages_both_ways() {
+    let (status, report, errors) = report(&[
+        "run",
+        "--scenario",
+        "bulk",
+        "--rate",
+        "20",
+        "--duration",
+        "1",
+        "--warmup",
+        "0",
+        "--bulk-payload",
+        "100000",
+        "--bulk-octets",
+        "300000",
+    ]);
+    assert_eq!(status, Some(0), "{errors}");
+    let counts = &report["counts"];
+    let count = |name: &str| counts[name].as_u64().unwrap();
+    assert_eq!((count("completed"), count("errors")), (20, 0), "{report}");
+    assert_eq!(count("octets_sent"), 20 * 100_000);
+    assert_eq!(count("octets_received"), 20 * 300_000);
+    assert_eq!(report["latency"]["reply"]["count"], 20);
+}
+
+#[test]
+fn several_threads_mix_kinds_as_asked() {
+    let (status, report, errors) = report(&[
+        "run",
+        "--scenario",
+        "mixed",
+        "--mix",
+        "unary=7,stream=2,bulk=1",
+        "--rate",
+        "100",
+        "--duration",
+        "1",
+        "--warmup",
+        "0",
+        "--events",
+        "3",
+        "--threads",
+        "2",
+        "--responder-threads",
+        "2",
+    ]);
+    assert_eq!(status, Some(0), "{errors}");
+    // The sequence of each thread decides, not chance: five rounds of ten in each.
+    for (kind, exchanges, events) in [("unary", 70, 0), ("stream", 20, 80), ("bulk", 10, 0)] {
+        let counts = &report["kinds"][kind];
+        assert_eq!(counts["scheduled"], exchanges, "{kind}: {report}");
+        assert_eq!(counts["completed"], exchanges, "{kind}: {report}");
+        assert_eq!(counts["events"], events, "{kind}: {report}");
+    }
+    assert_eq!(report["counts"]["completed"], 100);
+    let count = |name: &str| report["latency"][name]["count"].as_u64();
+    assert_eq!(
+        [
+            "unary_reply",
+            "stream_first_event",
+            "stream_gap",
+            "stream_end",
+            "bulk_reply"
+        ]
+        .map(count),
+        [Some(70), Some(20), Some(60), None, Some(10)]
+    );
+    assert_eq!(count("stream_stream_end"), Some(20));
+    let threads = report["cpu"]["threads"].as_array().unwrap();
+    for name in ["generator-0", "generator-1", "responder-0", "responder-1"] {
+        assert!(
+            threads.iter().any(|thread| thread["name"] == name),
+            "{threads:?}"
+        );
+    }
+    assert!(
+        report["cpu"]["completed_per_responder_cpu_s"]
+            .as_f64()
+            .unwrap()
+            > 0.0
+    );
+}
+
+#[test]
+fn a_generator_that_is_late_is_not_clean() {
+    // No send can be less than a nanosecond late.
+    let output = run(&[
+        "run",
+        "--rate",
+        "100",
+        "--duration",
+        "0.2",
+        "--warmup",
+        "0",
+        "--lag-max",
+        "0.000001",
+        "--json",
+        "-",
+    ]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(report["generator_bound"], true);
+    assert_eq!(report["clean"], false);
+    assert_eq!(report["counts"]["errors"], 0);
+    assert!(text(&output.stderr).contains("GENERATOR WAS THE BOTTLENECK"));
+}
+
+#[test]
+fn what_was_measured_until_the_user_had_enough() {
+    let running = command(&[
+        "run",
+        "--rate",
+        "100",
+        "--duration",
+        "60",
+        "--warmup",
+        "0",
+        "--json",
+        "-",
+    ])
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    let signalled = Command::new("kill")
+        .args(["-INT", &running.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(signalled.success());
+    let output = running.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["interrupted"], true);
+    let time = report["rates"]["time_s"].as_f64().unwrap();
+    assert!(time > 0.0 && time < 59.0, "{time}");
+    let count = |name: &str| report["counts"][name].as_u64().unwrap();
+    assert!(
+        count("completed") > 0 && count("scheduled") < 5900,
+        "{report}"
+    );
+    assert_eq!(
+        (count("completed"), count("errors")),
+        (count("scheduled"), 0),
+        "{report}"
     );
 }
 
@@ -279,7 +433,10 @@ fn two_processes_with_files() {
         &public,
     ]);
     assert_eq!(responder.identity, public);
+    let process = responder.process.id().to_string();
     let files = [
+        "--target-pid",
+        &process,
         "--tls-ca",
         &cert,
         "--identity",
@@ -295,6 +452,8 @@ fn two_processes_with_files() {
     let report: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
     assert_eq!(report["counts"]["completed"], 500);
     assert_eq!(report["in_process"], false);
+    assert!(report["cpu"]["responder_s"].as_f64().unwrap() > 0.0);
+    assert!(report["series"][0]["rss_octets"].as_u64().unwrap() > 0);
 
     // A certificate for another name.
     let wrong = [
@@ -447,6 +606,9 @@ fn wrong_arguments() {
         &["run", "--self", "--target", "npamp://a.example:1"],
         &["run", "--connections", "1", "--concurrency-max", "100000"],
         &["run", "--peer", "ed25519:AAAA"],
+        &["run", "--mix", "unary=1,stream=1"],
+        &["run", "--scenario", "mixed", "--mix", "unary=many"],
+        &["run", "--threads", "5"],
         &["run", "--unknown"],
         &["respond", "--listen", "nowhere"],
         &["respond", "--tls-cert", "cert.pem"],

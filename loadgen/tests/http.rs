@@ -56,6 +56,8 @@ fn run(scenario: &str, target: &str, more: &[&str]) -> (Option<i32>, Value, Stri
         scenario,
         "--target",
         target,
+        "--lag-max",
+        "60000",
         "--warmup",
         "0",
         "--duration",

@@ -7,6 +7,7 @@ mod values;
 
 pub use respond::{ReplyArguments, RespondArguments};
 pub use run::{Arrivals, RunArguments, Scenario};
+pub use values::BULK_OCTETS_MIN;
 #[cfg(test)]
 pub use values::MESSAGE_OCTETS_MIN;
 

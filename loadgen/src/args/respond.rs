@@ -15,6 +15,12 @@ pub struct ReplyArguments {
     /// Octets of each event and answer of the built-in responder
     #[arg(long, value_name = "N", default_value_t = MESSAGE_OCTETS_MIN, value_parser = message_octets())]
     pub event_octets: u64,
+    /// Octets of the answer to a request of at least 16 KiB (a bulk request)
+    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = message_octets())]
+    pub bulk_octets: u64,
+    /// Threads of the built-in responder, each with its share of the associations
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub responder_threads: u32,
     /// Microseconds between two events of a stream; 0 sends as fast as the link takes them
     #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(u64).range(0..=60_000_000))]
     pub event_gap_us: u64,

@@ -2,10 +2,11 @@
 
 use super::respond::ReplyArguments;
 use super::values::{
-    any_target, host_of, is_http, message_octets, peer, positive, rate, seconds, seconds_or_zero,
-    server_name,
+    any_target, bulk_octets, host_of, is_http, message_octets, milliseconds, peer, positive, rate,
+    seconds, seconds_or_zero, server_name,
 };
 use crate::http::objects::A2aVersion;
+use crate::kind::{Kind, Mix};
 use crate::process::Process;
 use clap::{Args, ValueEnum};
 use npamp_relay::crypto::IdentityPublic;
@@ -27,6 +28,10 @@ pub enum Scenario {
     Unary,
     /// message/stream, many events and an end
     Stream,
+    /// message/send with a long request and a long answer
+    Bulk,
+    /// The three mixed, as --mix says
+    Mixed,
     /// One answer over HTTP, at an ingress
     Http,
     /// Streams of server-sent events over HTTP, at an ingress
@@ -89,6 +94,9 @@ pub struct RunArguments {
     /// File with the bearer token of http and sse
     #[arg(long, value_name = "FILE", requires = "target")]
     pub bearer_file: Option<PathBuf>,
+    /// Weights of the scenario mixed [default: unary=80,stream=15,bulk=5]
+    #[arg(long, value_name = "KIND=WEIGHT,…")]
+    pub mix: Option<Mix>,
     /// Requests per second, all connections together
     #[arg(long, value_name = "N[/s]", default_value = "1000", value_parser = rate)]
     pub rate: f64,
@@ -110,12 +118,24 @@ pub struct RunArguments {
     /// Octets of each request's JSON-RPC object
     #[arg(long, value_name = "OCTETS", default_value_t = 512, value_parser = message_octets())]
     pub payload: u64,
+    /// Octets of each bulk request's JSON-RPC object
+    #[arg(long, value_name = "OCTETS", default_value_t = 65_536, value_parser = bulk_octets())]
+    pub bulk_payload: u64,
     /// Time without an answer or an event after which an exchange is given up, in seconds
     #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
     pub timeout: Duration,
     /// Seed of random arrivals; another one each time when absent
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
+    /// Generator threads, each with its share of the connections and of the rate
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub threads: u32,
+    /// Let threads move between cores; else those of the generator and of the built-in responder keep apart
+    #[arg(long)]
+    pub no_pin: bool,
+    /// A send later than this is late, in milliseconds; more than 1 in 100 late, and the generator was the bottleneck
+    #[arg(long, value_name = "MS", default_value = "1", value_parser = milliseconds)]
+    pub lag_max: Duration,
     /// Never sleep: less lag, at the price of a core
     #[arg(long)]
     pub spin: bool,
@@ -160,6 +180,15 @@ impl RunArguments {
                 self.concurrency_max, self.connections
             ));
         }
+        let threads = u64::from(self.threads);
+        if threads > self.connections || threads > self.concurrency_max as u64 {
+            return Err(format!(
+                "--threads {threads} needs at least as many --connections and as high a --concurrency-max"
+            ));
+        }
+        if self.mix.is_some() && self.scenario != Scenario::Mixed {
+            return Err("--mix belongs to --scenario mixed".into());
+        }
         if let (Some(target), None) = (&self.target, &self.server_name) {
             let host = host_of(target);
             server_name(host).map_err(|_| {
@@ -184,10 +213,23 @@ impl RunArguments {
             (self.peer.is_some(), "--peer"),
             (self.identity.is_some(), "--identity"),
             (self.spin, "--spin"),
+            (self.mix.is_some(), "--mix"),
+            (self.threads > 1, "--threads"),
+            (self.no_pin, "--no-pin"),
         ];
         match native.iter().find(|(given, _)| *given) {
             Some((_, name)) => Err(format!("{name} has no meaning with http and sse")),
             None => Ok(()),
+        }
+    }
+
+    /// What is sent.
+    pub fn mix(&self) -> Mix {
+        match self.scenario {
+            Scenario::Unary | Scenario::Http => Mix::only(Kind::Unary),
+            Scenario::Stream | Scenario::Sse => Mix::only(Kind::Stream),
+            Scenario::Bulk => Mix::only(Kind::Bulk),
+            Scenario::Mixed => self.mix.unwrap_or(Mix::USUAL),
         }
     }
 
@@ -209,13 +251,11 @@ mod tests {
 
     fn run(arguments: &[&str]) -> Result<RunArguments, String> {
         let line = ["npamp-loadgen", "run"].iter().chain(arguments);
-        match Arguments::try_parse_from(line)
-            .map_err(|error| error.to_string())?
-            .command
-        {
-            Command::Run(arguments) => arguments.check().map(|()| *arguments),
-            _ => unreachable!(),
-        }
+        let parsed = Arguments::try_parse_from(line).map_err(|error| error.to_string())?;
+        let Command::Run(arguments) = parsed.command else {
+            unreachable!()
+        };
+        arguments.check().map(|()| *arguments)
     }
 
     #[test]
@@ -242,6 +282,11 @@ mod tests {
             &["--connections", "0"],
             &["--connections", "1", "--concurrency-max", "5000"],
             &["--rate", "0"],
+            &["--mix", "unary=1"],
+            &["--scenario", "mixed", "--mix", "unary"],
+            &["--bulk-payload", "1000"],
+            &["--threads", "8"],
+            &["--lag-max", "-1"],
         ] {
             assert!(run(wrong).is_err(), "{wrong:?}");
         }

@@ -11,6 +11,8 @@ const RATE_MAX: f64 = 10_000_000.0;
 const SECONDS_MAX: f64 = 24.0 * 3600.0;
 /// Shortest message that can be asked for: the JSON-RPC object around an empty text.
 pub const MESSAGE_OCTETS_MIN: u64 = 256;
+/// Shortest bulk request: the built-in responder knows them by their length.
+pub const BULK_OCTETS_MIN: u64 = 16 * 1024;
 
 pub fn host_of(target: &str) -> &str {
     let host = target.rsplit_once(':').map_or(target, |(host, _)| host);
@@ -97,6 +99,16 @@ pub fn seconds_or_zero(text: &str) -> Result<Duration, String> {
     }
 }
 
+pub fn milliseconds(text: &str) -> Result<Duration, String> {
+    let number = text.strip_suffix("ms").unwrap_or(text);
+    match number.parse::<f64>() {
+        Ok(time) if time > 0.0 && time <= SECONDS_MAX * 1000.0 => {
+            Ok(Duration::from_secs_f64(time / 1000.0))
+        }
+        _ => Err("a number of milliseconds above 0".into()),
+    }
+}
+
 pub fn positive(text: &str) -> Result<usize, String> {
     match text.parse::<usize>() {
         Ok(n @ 1..) => Ok(n),
@@ -106,6 +118,10 @@ pub fn positive(text: &str) -> Result<usize, String> {
 
 pub fn message_octets() -> clap::builder::RangedU64ValueParser {
     clap::value_parser!(u64).range(MESSAGE_OCTETS_MIN..=limits::FOREIGN_MESSAGE_OCTETS_MAX as u64)
+}
+
+pub fn bulk_octets() -> clap::builder::RangedU64ValueParser {
+    clap::value_parser!(u64).range(BULK_OCTETS_MIN..=limits::FOREIGN_MESSAGE_OCTETS_MAX as u64)
 }
 
 #[cfg(test)]

@@ -11,9 +11,10 @@ use super::objects::{self, A2aVersion, Marks};
 use super::pace::Pace;
 use super::target::HttpTarget;
 use crate::args::Arrivals;
-use crate::measurement::{LATE, Measurement};
+use crate::kind::Kind;
+use crate::measurement::Measurement;
 use crate::progress::Progress;
-use crate::schedule::Schedule;
+use crate::schedule::{Schedule, Share};
 use crate::series::Series;
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
@@ -84,6 +85,19 @@ pub struct HttpPlan {
     pub payload: usize,
     /// Silence after which an exchange is given up.
     pub timeout: Duration,
+    /// A send later than this after it could be is late.
+    pub lag_max: Duration,
+}
+
+impl HttpPlan {
+    /// What is sent.
+    fn kind(&self) -> Kind {
+        if self.streams {
+            Kind::Stream
+        } else {
+            Kind::Unary
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -206,7 +220,8 @@ async fn drive(plan: HttpPlan, progress: Arc<Progress>) -> io::Result<Measuremen
     let mut state = shared.state.borrow_mut();
     let waiting: Vec<Job> = state.queue.drain(..).collect();
     let measured = waiting.iter().filter(|job| job.intended >= begin).count() as u64;
-    state.measurement.scheduled += measured;
+    let kind = shared.plan.kind();
+    state.measurement.of(kind).scheduled += measured;
     state.measurement.errors_of(
         "not_sent",
         "still waiting for a connection when the run ended",
@@ -231,7 +246,14 @@ async fn pace(shared: &Shared, start: Instant) -> io::Result<()> {
         shared.due.notify_waiters();
         return timer.until(shared.end).await;
     };
-    let mut schedule = Schedule::new(arrivals, rate, start, shared.end - start, seed);
+    let mut schedule = Schedule::new(
+        arrivals,
+        rate,
+        start,
+        shared.end - start,
+        seed,
+        Share::WHOLE,
+    );
     let mut round = 0;
     while let Some(intended) = schedule.peek() {
         let at = now();
@@ -349,10 +371,10 @@ async fn work(shared: &Shared, sender: Sender) {
         let lag = at.saturating_duration_since(possible);
         if measured {
             let measurement = &mut shared.state.borrow_mut().measurement;
-            measurement.scheduled += 1;
+            measurement.of(shared.plan.kind()).scheduled += 1;
             measurement.lag.record(lag);
             measurement.wait.record(possible - job.intended);
-            measurement.late_sends += u64::from(lag > LATE);
+            measurement.late_sends += u64::from(lag > shared.plan.lag_max);
         }
         let outcome = match ready {
             Ok(ready) => exchange(shared, ready, job, at, measured).await,
@@ -423,8 +445,9 @@ async fn exchange(
         let measurement = &mut shared.state.borrow_mut().measurement;
         measurement.sent_at(sent);
         if measured {
-            measurement.sent += 1;
-            measurement.octets_sent += octets;
+            let counts = measurement.of(plan.kind());
+            counts.sent += 1;
+            counts.octets_sent += octets;
         }
     }
     Progress::count(&shared.progress.sent, 1);
@@ -465,11 +488,13 @@ async fn exchange(
     let time = at.saturating_duration_since(job.intended);
     measurement.completed_at(at, time);
     if measured {
-        measurement.completed += 1;
+        measurement.completion.record(time);
+        let counts = measurement.of(plan.kind());
+        counts.completed += 1;
         if plan.streams {
-            measurement.stream_end.record(time);
+            counts.stream_end.record(time);
         } else {
-            measurement.reply.record(time);
+            counts.reply.record(time);
         }
     }
     Ok(sender)
@@ -482,8 +507,9 @@ fn received(shared: &Shared, at: Instant, measured: bool, events: u64, octets: u
         measurement.octets_received_within += octets;
     }
     if measured {
-        measurement.events += events;
-        measurement.octets_received += octets;
+        let counts = measurement.of(shared.plan.kind());
+        counts.events += events;
+        counts.octets_received += octets;
     }
 }
 
@@ -579,17 +605,16 @@ async fn events(
             received(shared, at, measured, seen - before, octets);
             if measured {
                 let measurement = &mut shared.state.borrow_mut().measurement;
+                let counts = measurement.of(Kind::Stream);
                 if before == 0 {
-                    measurement
+                    counts
                         .first_event
                         .record(at.saturating_duration_since(job.intended));
                 } else {
-                    measurement.gap.record(at.saturating_duration_since(heard));
+                    counts.gap.record(at.saturating_duration_since(heard));
                 }
                 // The other events of a chunk came at once.
-                measurement
-                    .gap
-                    .record_times(Duration::ZERO, seen - before - 1);
+                counts.gap.record_times(Duration::ZERO, seen - before - 1);
             }
             heard = at;
         }

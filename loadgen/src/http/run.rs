@@ -5,10 +5,11 @@ use super::client::{self, HttpPlan, Pacing};
 use super::target::HttpTarget;
 use crate::args::{RunArguments, Scenario};
 use crate::measurement::Measurement;
+use crate::observer::Observation;
 use crate::process::Process;
 use crate::progress::{Bar, Progress};
 use crate::report::Report;
-use crate::series::Series;
+use crate::session::Load;
 use http::HeaderValue;
 use std::error::Error;
 use std::io;
@@ -40,6 +41,7 @@ pub fn run(arguments: &RunArguments) -> Result<bool, Box<dyn Error>> {
         connections: usize::try_from(arguments.connections)?,
         payload: usize::try_from(arguments.payload)?,
         timeout: arguments.timeout,
+        lag_max: arguments.lag_max,
     };
     let shown = plan.target.to_string();
     let progress = Arc::new(Progress::default());
@@ -57,20 +59,23 @@ pub fn run(arguments: &RunArguments) -> Result<bool, Box<dyn Error>> {
     bar.clear();
     // The end of the last second.
     memory.push(process.and_then(Process::rss_octets));
-    let mut measurement = measured?;
-    let mut series = measurement
-        .series
-        .take()
-        .map(Series::finish)
-        .unwrap_or_default();
-    for (second, rss_octets) in series.iter_mut().zip(memory) {
-        second.rss_octets = rss_octets;
+    let measurement = measured?;
+    let (clean, aborted) = (measurement.is_clean(), measurement.aborted.clone());
+    let load = Load {
+        rate: arguments.rate,
+        warmup: arguments.warmup,
+        duration: arguments.duration,
+    };
+    let observation = Observation {
+        memory,
+        ..Observation::default()
+    };
+    Report::new(arguments, &shown, load, measurement, &observation)
+        .write(arguments.json.as_deref())?;
+    match aborted {
+        Some(reason) => Err(reason.into()),
+        None => Ok(clean),
     }
-    Report::new(arguments, &shown, &measurement, series).write(arguments.json.as_deref())?;
-    if let Some(reason) = &measurement.aborted {
-        return Err(reason.clone().into());
-    }
-    Ok(measurement.is_clean())
 }
 
 /// The `Authorization` header for the token in a file.

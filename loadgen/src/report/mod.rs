@@ -7,10 +7,17 @@ mod table;
 pub use schema::{Report, Second};
 
 use crate::args::{RunArguments, Scenario};
-use crate::histogram::Times;
+use crate::histogram::Summary;
+use crate::kind::Kind;
 use crate::machine::Machine;
-use crate::measurement::{LATE, Measurement};
-use schema::{Asked, Counts, ErrorReport, Rates, Replies, SCHEMA, ScheduleReport};
+use crate::measurement::{ErrorKind, Measurement};
+use crate::observer::Observation;
+use crate::series::Series;
+use crate::session::Load;
+use npamp_relay::engine::cores;
+use schema::{
+    Asked, Counts, Cpu, ErrorReport, KindCounts, Rates, Replies, SCHEMA, ScheduleReport, ThreadCpu,
+};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
@@ -21,24 +28,30 @@ impl Report {
     pub fn new(
         arguments: &RunArguments,
         target: &str,
-        measurement: &Measurement,
-        series: Vec<Second>,
+        load: Load,
+        mut measurement: Measurement,
+        observation: &Observation,
     ) -> Self {
         let time = measurement.time().as_secs_f64();
         #[allow(clippy::cast_precision_loss)] // averages
         let per_second = |n: u64| if time > 0.0 { n as f64 / time } else { 0.0 };
-        let mut latency = BTreeMap::new();
-        let mut add = |name: &'static str, times: &Times| {
-            latency.insert(name.to_owned(), times.summary());
+        let rates = Rates {
+            time_s: time,
+            sent_per_s: per_second(measurement.sent_within),
+            completed_per_s: per_second(measurement.completed_within),
+            events_per_s: per_second(measurement.events_within),
+            octets_received_per_s: per_second(measurement.octets_received_within),
         };
-        match arguments.scenario {
-            Scenario::Unary | Scenario::Http => add("reply", &measurement.reply),
-            Scenario::Stream | Scenario::Sse => {
-                add("first_event", &measurement.first_event);
-                add("gap", &measurement.gap);
-                add("stream_end", &measurement.stream_end);
-            }
+        let mut series = measurement
+            .series
+            .take()
+            .map(Series::finish)
+            .unwrap_or_default();
+        for (second, rss_octets) in series.iter_mut().zip(&observation.memory) {
+            second.rss_octets = *rss_octets;
         }
+        let is_mixed = arguments.scenario == Scenario::Mixed;
+        let kinds = arguments.mix().kinds();
         Self {
             schema: SCHEMA.to_owned(),
             tool: env!("CARGO_PKG_NAME").to_owned(),
@@ -54,65 +67,53 @@ impl Report {
                 format!("npamp://{target}")
             },
             in_process: arguments.is_self(),
-            asked: Asked {
-                scenario: arguments.scenario,
-                arrivals: arguments.arrivals,
-                rate_per_s: arguments.rate,
-                duration_s: arguments.duration.as_secs_f64(),
-                warmup_s: arguments.warmup.as_secs_f64(),
-                timeout_s: arguments.timeout.as_secs_f64(),
-                connections: arguments.connections,
-                concurrency_max: if arguments.scenario.is_http() {
-                    usize::try_from(arguments.connections).unwrap_or(usize::MAX)
-                } else {
-                    arguments.concurrency_max
-                },
-                payload_octets: arguments.payload,
-                replies: arguments.is_self().then_some(Replies {
-                    events: arguments.replies.events,
-                    event_octets: arguments.replies.event_octets,
-                    event_gap_us: arguments.replies.event_gap_us,
-                }),
-            },
+            asked: asked(arguments, load),
             counts: Counts {
-                scheduled: measurement.scheduled,
-                sent: measurement.sent,
-                completed: measurement.completed,
+                scheduled: measurement.sum(|kind| kind.scheduled),
+                sent: measurement.sum(|kind| kind.sent),
+                completed: measurement.sum(|kind| kind.completed),
                 errors: measurement.error_count(),
-                events: measurement.events,
-                octets_sent: measurement.octets_sent,
-                octets_received: measurement.octets_received,
+                events: measurement.sum(|kind| kind.events),
+                octets_sent: measurement.sum(|kind| kind.octets_sent),
+                octets_received: measurement.sum(|kind| kind.octets_received),
                 late_replies: measurement.late_replies,
             },
-            rates: Rates {
-                time_s: time,
-                sent_per_s: per_second(measurement.sent_within),
-                completed_per_s: per_second(measurement.completed_within),
-                events_per_s: per_second(measurement.events_within),
-                octets_received_per_s: per_second(measurement.octets_received_within),
-            },
-            latency,
+            kinds: kinds
+                .filter(|_| is_mixed)
+                .map(|kind| {
+                    let counts = measurement.of(kind);
+                    let counts = KindCounts {
+                        scheduled: counts.scheduled,
+                        sent: counts.sent,
+                        completed: counts.completed,
+                        events: counts.events,
+                        octets_sent: counts.octets_sent,
+                        octets_received: counts.octets_received,
+                    };
+                    (kind.name().to_owned(), counts)
+                })
+                .collect(),
+            cpu: cpu(observation, &rates),
+            rates,
+            latency: latency(arguments, &mut measurement),
             series,
             schedule: ScheduleReport {
                 lag: measurement.lag.summary(),
                 wait: measurement.wait.summary(),
                 late_sends: measurement.late_sends,
-                late_after_ms: LATE.as_secs_f64() * 1000.0,
+                late_after_ms: arguments.lag_max.as_secs_f64() * 1000.0,
             },
             errors: measurement
                 .errors
                 .iter()
                 .map(|(kind, error)| {
-                    (
-                        kind.clone(),
-                        ErrorReport {
-                            count: error.count,
-                            example: error.example.clone(),
-                        },
-                    )
+                    let ErrorKind { count, example } = error.clone();
+                    (kind.clone(), ErrorReport { count, example })
                 })
                 .collect(),
             aborted: measurement.aborted.clone(),
+            interrupted: measurement.interrupted,
+            generator_bound: measurement.is_generator_bound(),
             clean: measurement.is_clean(),
         }
     }
@@ -139,4 +140,95 @@ impl Report {
         };
         written.map_err(|error| format!("cannot write {}: {error}", path.display()))
     }
+}
+
+fn asked(arguments: &RunArguments, load: Load) -> Asked {
+    let replies = &arguments.replies;
+    let has_bulk = arguments.mix().kinds().any(|kind| kind == Kind::Bulk);
+    Asked {
+        scenario: arguments.scenario,
+        arrivals: arguments.arrivals,
+        rate_per_s: load.rate,
+        duration_s: load.duration.as_secs_f64(),
+        warmup_s: load.warmup.as_secs_f64(),
+        timeout_s: arguments.timeout.as_secs_f64(),
+        connections: arguments.connections,
+        concurrency_max: if arguments.scenario.is_http() {
+            usize::try_from(arguments.connections).unwrap_or(usize::MAX)
+        } else {
+            arguments.concurrency_max
+        },
+        payload_octets: arguments.payload,
+        bulk_payload_octets: has_bulk.then_some(arguments.bulk_payload),
+        mix: (arguments.scenario == Scenario::Mixed).then(|| arguments.mix().to_string()),
+        threads: arguments.threads,
+        pinned: arguments.is_self() && !arguments.no_pin && cores::available().len() > 1,
+        replies: arguments.is_self().then_some(Replies {
+            events: replies.events,
+            event_octets: replies.event_octets,
+            event_gap_us: replies.event_gap_us,
+            bulk_octets: replies.bulk_octets,
+            threads: replies.responder_threads,
+        }),
+    }
+}
+
+/// Histograms of what the scenario has; with several kinds their names begin with the kind.
+fn latency(arguments: &RunArguments, measurement: &mut Measurement) -> BTreeMap<String, Summary> {
+    let mut latency = BTreeMap::new();
+    let is_mixed = arguments.scenario == Scenario::Mixed;
+    for kind in arguments.mix().kinds() {
+        let name = |name: &str| {
+            if is_mixed {
+                format!("{}_{name}", kind.name())
+            } else {
+                name.to_owned()
+            }
+        };
+        let times = measurement.of(kind);
+        if kind == Kind::Stream {
+            latency.insert(name("first_event"), times.first_event.summary());
+            latency.insert(name("gap"), times.gap.summary());
+            latency.insert(name("stream_end"), times.stream_end.summary());
+        } else {
+            latency.insert(name("reply"), times.reply.summary());
+        }
+    }
+    latency
+}
+
+fn cpu(observation: &Observation, rates: &Rates) -> Option<Cpu> {
+    if observation.time.is_zero() {
+        return None;
+    }
+    let wall_s = observation.time.as_secs_f64();
+    let sum = |is_generator: bool| {
+        let threads = observation.threads.iter();
+        threads
+            .filter(|thread| thread.is_generator == is_generator)
+            .map(|thread| thread.cpu.as_secs_f64())
+            .sum::<f64>()
+    };
+    let responder_s = Some(sum(false)).filter(|&time| time > 0.0);
+    let per_cpu = |rate: f64| responder_s.map(|time| rate * wall_s / time);
+    Some(Cpu {
+        wall_s,
+        generator_s: sum(true),
+        responder_s,
+        completed_per_responder_cpu_s: per_cpu(rates.completed_per_s),
+        events_per_responder_cpu_s: per_cpu(rates.events_per_s),
+        threads: observation
+            .threads
+            .iter()
+            .map(|thread| ThreadCpu {
+                name: thread.name.clone(),
+                side: if thread.is_generator {
+                    "generator".to_owned()
+                } else {
+                    "responder".to_owned()
+                },
+                cpu_s: thread.cpu.as_secs_f64(),
+            })
+            .collect(),
+    })
 }

@@ -24,17 +24,30 @@ pub struct Report {
     /// The responder ran in the generator's process.
     pub in_process: bool,
     pub asked: Asked,
+    /// All kinds of exchange together.
     pub counts: Counts,
+    /// By kind of exchange, in the scenario mixed.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub kinds: BTreeMap<String, KindCounts>,
     pub rates: Rates,
     /// By what was timed; in nanoseconds from the intended send time.
     pub latency: BTreeMap<String, Summary>,
     pub schedule: ScheduleReport,
+    /// CPU time in the measured time; none when it never came to its end.
+    #[serde(default)]
+    pub cpu: Option<Cpu>,
     /// One entry a second of the measured time, the last one maybe shorter.
     pub series: Vec<Second>,
     pub errors: BTreeMap<String, ErrorReport>,
     /// Why the run ended early.
     pub aborted: Option<String>,
-    /// Everything asked for was measured, without an error.
+    /// The user ended it.
+    #[serde(default)]
+    pub interrupted: bool,
+    /// The generator was too late too often: the figures are its own limit, not the responder's.
+    #[serde(default)]
+    pub generator_bound: bool,
+    /// Everything asked for was measured, without an error, and the generator kept its schedule.
     pub clean: bool,
 }
 
@@ -50,6 +63,17 @@ pub struct Asked {
     pub connections: u64,
     pub concurrency_max: usize,
     pub payload_octets: u64,
+    /// Where bulk requests were sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bulk_payload_octets: Option<u64>,
+    /// Weights, in the scenario mixed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mix: Option<String>,
+    #[serde(default)]
+    pub threads: u32,
+    /// Threads of the generator and of the responder in its process were kept on cores apart.
+    #[serde(default)]
+    pub pinned: bool,
     /// What the responder was told to send, where it is ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replies: Option<Replies>,
@@ -61,6 +85,10 @@ pub struct Replies {
     pub events: u32,
     pub event_octets: u64,
     pub event_gap_us: u64,
+    #[serde(default)]
+    pub bulk_octets: u64,
+    #[serde(default)]
+    pub threads: u32,
 }
 
 /// Counts of requests whose intended time lies in the measured time.
@@ -76,6 +104,40 @@ pub struct Counts {
     pub octets_received: u64,
     /// Frames for exchanges that were given up.
     pub late_replies: u64,
+}
+
+/// Counts of one kind of exchange.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct KindCounts {
+    pub scheduled: u64,
+    pub sent: u64,
+    pub completed: u64,
+    pub events: u64,
+    pub octets_sent: u64,
+    pub octets_received: u64,
+}
+
+/// CPU time that the measured time took.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Cpu {
+    /// Between both readings.
+    pub wall_s: f64,
+    pub generator_s: f64,
+    /// None when the responder's process is not known.
+    pub responder_s: Option<f64>,
+    /// Exchanges completed per second of the responder's CPU time: what a core of it could do.
+    pub completed_per_responder_cpu_s: Option<f64>,
+    pub events_per_responder_cpu_s: Option<f64>,
+    pub threads: Vec<ThreadCpu>,
+}
+
+/// CPU time of a thread.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ThreadCpu {
+    pub name: String,
+    /// `generator` or `responder`.
+    pub side: String,
+    pub cpu_s: f64,
 }
 
 /// What happened in the measured time, whenever it was asked for.
@@ -102,6 +164,7 @@ pub struct ScheduleReport {
 }
 
 /// What happened in one second of the measured time.
+#[allow(clippy::struct_field_names)] // as the JSON form has it
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Second {
     /// Its number, from 0.

@@ -1,7 +1,7 @@
 //! The report as a table for people.
 
 use super::Report;
-use crate::args::{Arrivals, Scenario};
+use crate::args::Arrivals;
 use crate::histogram::Summary;
 use std::fmt::Write as _;
 
@@ -51,7 +51,7 @@ impl Report {
             "rate achieved     {:>12.1} requests/s completed in that time",
             rates.completed_per_s
         );
-        if matches!(asked.scenario, Scenario::Stream | Scenario::Sse) {
+        if counts.events > 0 {
             let _ = writeln!(
                 out,
                 "events            {:>12.1} events/s, {} in all",
@@ -71,24 +71,49 @@ impl Report {
         let _ = writeln!(out);
         let _ = writeln!(
             out,
-            "{:<13}{:>9}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}",
+            "{:<19}{:>9}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}",
             "", "count", "p50", "p90", "p99", "p99.9", "p99.99", "max"
         );
-        for (name, label) in [
-            ("reply", "reply"),
-            ("first_event", "first event"),
-            ("gap", "event gap"),
-            ("stream_end", "stream end"),
-        ] {
-            if let Some(summary) = self.latency.get(name) {
-                row(&mut out, label, summary);
-            }
+        for (name, summary) in &self.latency {
+            row(&mut out, &name.replace('_', " "), summary);
         }
         row(&mut out, "schedule lag", &schedule.lag);
         if schedule.wait.max_ns > 1 {
             row(&mut out, "bound wait", &schedule.wait);
         }
         let _ = writeln!(out, "Latency counts from the intended send time.");
+        if let Some(cpu) = &self.cpu {
+            let responder = cpu.responder_s.map_or_else(
+                || "responder unknown (give --target-pid)".to_owned(),
+                |time| format!("responder {time:.2} s"),
+            );
+            let _ = writeln!(
+                out,
+                "CPU time: generator {:.2} s, {responder}, in {:.2} s.",
+                cpu.generator_s, cpu.wall_s
+            );
+            if let (Some(completed), Some(events)) = (
+                cpu.completed_per_responder_cpu_s,
+                cpu.events_per_responder_cpu_s,
+            ) {
+                let _ = writeln!(
+                    out,
+                    "Per CPU second of the responder: {completed:.0} exchanges, {events:.0} events."
+                );
+            }
+        }
+        if self.interrupted {
+            let _ = writeln!(
+                out,
+                "The run was interrupted; this is what was measured so far."
+            );
+        }
+        if self.generator_bound {
+            let _ = writeln!(
+                out,
+                "THE GENERATOR WAS THE BOTTLENECK: it was late too often, so this says nothing of the responder's limit."
+            );
+        }
         if schedule.late_sends > 0 {
             let _ = writeln!(
                 out,
@@ -118,7 +143,7 @@ impl Report {
 }
 
 fn row(out: &mut String, label: &str, summary: &Summary) {
-    let _ = write!(out, "{label:<13}{:>9}", summary.count);
+    let _ = write!(out, "{label:<19}{:>9}", summary.count);
     for value in [
         summary.p50_ns,
         summary.p90_ns,

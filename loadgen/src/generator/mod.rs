@@ -6,19 +6,24 @@
 //! When the concurrency bound is reached the schedule goes on: requests wait in
 //! it, and their wait counts.
 
-use crate::args::{Arrivals, Scenario};
+mod judge;
+mod plan;
+
+pub use plan::Plan;
+
 use crate::drive::{Pace, Work};
-use crate::measurement::{LATE, Measurement};
+use crate::gate::{Gate, LOOK_TIME};
+use crate::kind::{Kind, Sequence};
+use crate::measurement::Measurement;
 use crate::message::{self, SEND, STREAM, Template};
 use crate::progress::Progress;
 use crate::schedule::Schedule;
 use crate::series::Series;
-use npamp_relay::a2a::json_rpc::{self, Id, Outcome as Answer};
+use judge::{Failure, Verdict};
 use npamp_relay::association::Event;
-use npamp_relay::bridge::envelope::{Envelope, MessageKind};
+use npamp_relay::bridge::envelope::MessageKind;
 use npamp_relay::bridge::payload::{self, Payload};
 use npamp_relay::bridge::stream::Consumer;
-use npamp_relay::bridge::transport_error::TransportErrorBody;
 use npamp_relay::engine::clock::{SystemRandom, now};
 use npamp_relay::engine::control::Outcome;
 use npamp_relay::engine::shard::{Down, Handler, LinkId, LinkInfo, Shard};
@@ -35,36 +40,13 @@ const REQUESTS_A_ROUND: usize = 64;
 const CONNECT_TIME: Duration = Duration::from_secs(12);
 /// Octets of a correlation_id: run, number, slot.
 const CORRELATION_OCTETS: usize = 20;
-
-/// What is to be generated.
-pub struct Plan {
-    /// Exchange.
-    pub scenario: Scenario,
-    /// Arrivals.
-    pub arrivals: Arrivals,
-    /// Requests per second.
-    pub rate: f64,
-    /// Not measured.
-    pub warmup: Duration,
-    /// Measured.
-    pub duration: Duration,
-    /// Seed of random arrivals.
-    pub seed: Option<u64>,
-    /// Associations that were dialled.
-    pub connections: usize,
-    /// Exchanges at once.
-    pub concurrency_max: usize,
-    /// Octets of a request.
-    pub payload: usize,
-    /// Silence after which an exchange is given up.
-    pub timeout: Duration,
-    /// What the target is called in messages.
-    pub target: String,
-    /// Our identity, for messages.
-    pub identity: String,
-}
+/// How often a sleeping thread looks whether the user has seen enough.
+const INTERRUPT_LOOK_TIME: Duration = Duration::from_millis(100);
+/// How long answers are still awaited once the user has seen enough.
+const INTERRUPTED_TIME: Duration = Duration::from_secs(1);
 
 struct Exchange {
+    kind: Kind,
     number: u64,
     link: LinkId,
     intended: Instant,
@@ -75,10 +57,22 @@ struct Exchange {
 }
 
 enum Phase {
-    Connecting { give_up: Instant },
-    Running { end: Instant },
-    Draining { give_up: Instant },
-    Closing { give_up: Instant },
+    Connecting {
+        give_up: Instant,
+    },
+    /// Ready; other threads may not be.
+    Waiting {
+        give_up: Instant,
+    },
+    Running {
+        end: Instant,
+    },
+    Draining {
+        give_up: Instant,
+    },
+    Closing {
+        give_up: Instant,
+    },
 }
 
 struct Line {
@@ -103,25 +97,23 @@ pub struct Generator {
     freed: Option<Instant>,
     number: u64,
     run: [u8; 8],
-    template: Template,
+    sequence: Sequence,
+    /// By [`Kind::index`].
+    templates: [Template; 3],
     object: Vec<u8>,
+    gate: Arc<Gate>,
+    /// No association had room for a request that was due.
+    blocked: bool,
     progress: Arc<Progress>,
     /// What was measured.
     pub measurement: Measurement,
 }
 
-/// Why an exchange failed: kind and text.
-type Failure = (String, String);
-
 impl Generator {
     /// Waits for `plan.connections` associations, then begins.
-    pub fn new(plan: Plan, progress: Arc<Progress>) -> Self {
+    pub fn new(plan: Plan, gate: Arc<Gate>, progress: Arc<Progress>) -> Self {
         let mut run = [0; 8];
         npamp_relay::crypto::Random::fill(&mut SystemRandom, &mut run);
-        let method = match plan.scenario {
-            Scenario::Unary | Scenario::Http => SEND,
-            Scenario::Stream | Scenario::Sse => STREAM,
-        };
         let name = format!("{:016x}", u64::from_be_bytes(run));
         Self {
             phase: Phase::Connecting {
@@ -138,36 +130,37 @@ impl Generator {
             freed: None,
             number: 0,
             run,
-            template: Template::request(method, &name, plan.payload),
+            sequence: Sequence::new(plan.mix),
+            templates: [
+                Template::request(SEND, &name, plan.payload),
+                Template::request(STREAM, &name, plan.payload),
+                Template::request(SEND, &name, plan.bulk_payload),
+            ],
             object: Vec::new(),
+            gate,
+            blocked: false,
             progress,
             measurement: Measurement::default(),
             plan,
         }
     }
 
-    fn method(&self) -> &'static str {
-        match self.plan.scenario {
-            Scenario::Unary | Scenario::Http => SEND,
-            Scenario::Stream | Scenario::Sse => STREAM,
-        }
-    }
-
     fn abort(&mut self, reason: String) {
         self.measurement.aborted.get_or_insert(reason);
+        self.gate.fail();
     }
 
-    fn begin(&mut self) {
-        let start = now();
+    fn begin(&mut self, start: Instant) {
         let time = self.plan.warmup + self.plan.duration;
         let Plan {
             arrivals,
             rate,
             seed,
+            share,
             warmup,
             ..
         } = self.plan;
-        self.schedule = Some(Schedule::new(arrivals, rate, start, time, seed));
+        self.schedule = Some(Schedule::new(arrivals, rate, start, time, seed, share));
         self.start = Some(start);
         self.measurement.begin = Some(start + warmup);
         self.measurement.end = Some(start + time);
@@ -200,18 +193,26 @@ impl Generator {
             .then_some(slot)
     }
 
-    /// The next association that is ready.
-    fn pick(&mut self) -> Option<LinkId> {
-        if self.lines.is_empty() {
-            return None;
+    /// The next association, in turn, that has room; none when each holds as much as a relay would let it.
+    fn pick(&mut self, shard: &mut Shard) -> Option<LinkId> {
+        for _ in 0..self.lines.len() {
+            self.next_line = (self.next_line + 1) % self.lines.len();
+            let link = self.lines[self.next_line].link;
+            let queued = shard.queued_octets(link).unwrap_or(0);
+            if queued < limits::OUTBOUND_QUEUE_HIGH_OCTETS {
+                return Some(link);
+            }
         }
-        self.next_line = (self.next_line + 1) % self.lines.len();
-        Some(self.lines[self.next_line].link)
+        None
     }
 
-    /// Sends the request that was meant for `intended`.
-    fn send(&mut self, intended: Instant, shard: &mut Shard) {
-        let Some(link) = self.pick() else { return };
+    /// Sends the request that was meant for `intended`. False when no association has room.
+    fn send(&mut self, intended: Instant, shard: &mut Shard) -> bool {
+        let Some(link) = self.pick(shard) else {
+            self.blocked = true;
+            return false;
+        };
+        let kind = self.sequence.next_kind();
         self.number += 1;
         let number = self.number;
         let slot = self.free.pop().unwrap_or_else(|| {
@@ -219,8 +220,9 @@ impl Generator {
             self.exchanges.len() - 1
         });
         let correlation_id = self.correlation_id(number, slot);
-        self.template.write(&number.to_string(), &mut self.object);
-        let sent = message::request(self.method(), &correlation_id, &self.object)
+        self.templates[kind.index()].write(&number.to_string(), &mut self.object);
+        let method = if kind == Kind::Stream { STREAM } else { SEND };
+        let sent = message::request(method, &correlation_id, &self.object)
             .map_err(|error| error.to_string())
             .and_then(|payload| {
                 let frame_type = FrameType(MessageKind::Request.frame_type());
@@ -229,32 +231,38 @@ impl Generator {
                     .map_err(|error| error.to_string())
             });
         let at = now();
+        if std::mem::take(&mut self.blocked) {
+            self.freed = Some(at);
+        }
         let measured = self.is_measured(intended);
         // A request that waited for the bound could not be sent before a slot was freed.
         let possible = self.freed.map_or(intended, |freed| freed.max(intended));
         let lag = at.saturating_duration_since(possible);
         if measured {
-            self.measurement.scheduled += 1;
+            self.measurement.of(kind).scheduled += 1;
             self.measurement.lag.record(lag);
             self.measurement.wait.record(possible - intended);
-            self.measurement.late_sends += u64::from(lag > LATE);
+            self.measurement.late_sends += u64::from(lag > self.plan.lag_max);
         }
         if let Err(text) = sent {
             self.free.push(slot);
             self.count_error(measured, "send_refused", text);
-            return;
+            return true;
         }
         Progress::count(&self.progress.sent, 1);
         self.measurement.sent_at(at);
         if measured {
-            self.measurement.sent += 1;
-            self.measurement.octets_sent += self.object.len() as u64;
+            let octets = self.object.len() as u64;
+            let counts = self.measurement.of(kind);
+            counts.sent += 1;
+            counts.octets_sent += octets;
         }
         self.outstanding += 1;
         self.expiry
             .push_back((at + self.plan.timeout, slot, number));
         let stream = Consumer::default();
         self.exchanges[slot] = Some(Exchange {
+            kind,
             number,
             link,
             intended,
@@ -263,6 +271,7 @@ impl Generator {
             events: 0,
             measured,
         });
+        true
     }
 
     fn count_error(&mut self, measured: bool, kind: &str, text: impl Into<String>) {
@@ -301,10 +310,12 @@ impl Generator {
         let time = at.saturating_duration_since(exchange.intended);
         self.measurement.completed_at(at, time);
         if exchange.measured {
-            self.measurement.completed += 1;
-            match self.plan.scenario {
-                Scenario::Unary | Scenario::Http => self.measurement.reply.record(time),
-                Scenario::Stream | Scenario::Sse => self.measurement.stream_end.record(time),
+            self.measurement.completion.record(time);
+            let counts = self.measurement.of(exchange.kind);
+            counts.completed += 1;
+            match exchange.kind {
+                Kind::Unary | Kind::Bulk => counts.reply.record(time),
+                Kind::Stream => counts.stream_end.record(time),
             }
         }
     }
@@ -340,71 +351,39 @@ impl Generator {
             return Ok(false);
         };
         let heard = std::mem::replace(&mut exchange.heard, at);
-        let measured = exchange.measured;
+        let verdict = judge::judge(
+            exchange.kind,
+            exchange.number,
+            &mut exchange.stream,
+            exchange.events,
+            frame,
+        )?;
         let octets = frame.foreign.len() as u64;
-        let within = self.measurement.is_within(at);
-        let Envelope { kind, .. } = frame.envelope;
-        match (kind, self.plan.scenario) {
-            (MessageKind::Response, Scenario::Unary) => {
-                check_reply(exchange.number, frame.foreign)?;
-                if within {
-                    self.measurement.octets_received_within += octets;
-                }
-                if measured {
-                    self.measurement.octets_received += octets;
-                }
-                Ok(true)
-            }
-            (MessageKind::StreamData | MessageKind::StreamEnd, Scenario::Stream) => {
-                let control = frame.stream_control.ok_or_else(|| {
-                    failure("stream_broken", "a stream frame without StreamControl")
-                })?;
-                exchange.stream.accept(control.event_id).map_err(|_| {
-                    failure(
-                        "stream_broken",
-                        format!("event_id {} went back", control.event_id),
-                    )
-                })?;
-                let end = kind == MessageKind::StreamEnd;
-                if end && frame.foreign.is_empty() {
-                    return Ok(true);
-                }
-                let (last, first) = (exchange.stream.last_event_id(), exchange.events == 0);
-                exchange.events += 1;
-                if last != exchange.events {
-                    return Err(failure(
-                        "stream_gap",
-                        format!("event_id {last} where {} was due", exchange.events),
-                    ));
-                }
-                if within {
-                    self.measurement.event_at(at);
-                    self.measurement.octets_received_within += octets;
-                }
-                if measured {
-                    self.measurement.events += 1;
-                    self.measurement.octets_received += octets;
-                    if first {
-                        self.measurement
-                            .first_event
-                            .record(at.saturating_duration_since(exchange.intended));
-                    } else {
-                        self.measurement
-                            .gap
-                            .record(at.saturating_duration_since(heard));
-                    }
-                }
-                Ok(end)
-            }
-            (MessageKind::Error, _) => Err(match TransportErrorBody::decode(frame.foreign) {
-                Some(error) => failure(&format!("transport_{}", error.code.name()), error.message),
-                None => failure("agent_error", String::from_utf8_lossy(frame.foreign)),
-            }),
-            _ => Err(failure(
-                "kind_unexpected",
-                format!("{kind:?} in answer to {}", self.method()),
-            )),
+        if self.measurement.is_within(at) {
+            self.measurement.octets_received_within += octets;
         }
+        let (kind, measured) = (exchange.kind, exchange.measured);
+        if measured {
+            self.measurement.of(kind).octets_received += octets;
+        }
+        let Verdict::Event { end } = verdict else {
+            return Ok(true);
+        };
+        exchange.events += 1;
+        self.measurement.event_at(at);
+        if measured {
+            let (first, intended) = (exchange.events == 1, exchange.intended);
+            let counts = self.measurement.of(kind);
+            counts.events += 1;
+            if first {
+                counts
+                    .first_event
+                    .record(at.saturating_duration_since(intended));
+            } else {
+                counts.gap.record(at.saturating_duration_since(heard));
+            }
+        }
+        Ok(end)
     }
 
     /// Gives up exchanges that have been silent for too long. When the next one is due.
@@ -456,7 +435,9 @@ impl Generator {
             if self.outstanding >= self.plan.concurrency_max {
                 return (sent > 0, None);
             }
-            self.send(intended, shard);
+            if !self.send(intended, shard) {
+                return (sent > 0, None);
+            }
             if let Some(schedule) = &mut self.schedule {
                 schedule.take();
             }
@@ -473,13 +454,14 @@ impl Generator {
         let (mut measured, mut warmup) = (0, 0);
         while let Some(intended) = schedule.peek() {
             schedule.take();
-            *if self.is_measured(intended) {
-                &mut measured
+            let kind = self.sequence.next_kind();
+            if self.is_measured(intended) {
+                measured += 1;
+                self.measurement.of(kind).scheduled += 1;
             } else {
-                &mut warmup
-            } += 1;
+                warmup += 1;
+            }
         }
-        self.measurement.scheduled += measured;
         self.measurement.errors_of("not_sent", text, measured);
         self.measurement.errors_of("warmup_not_sent", text, warmup);
         Progress::count(&self.progress.errors, measured + warmup);
@@ -502,29 +484,6 @@ impl Generator {
             self.plan.connections,
             CONNECT_TIME.as_secs()
         )
-    }
-}
-
-fn failure(kind: &str, text: impl Into<String>) -> Failure {
-    (kind.to_owned(), text.into())
-}
-
-/// A Response that answers request `number` with a result.
-fn check_reply(number: u64, object: &[u8]) -> Result<(), Failure> {
-    let response = json_rpc::scan_response(object)
-        .map_err(|error| failure("reply_malformed", error.to_string()))?;
-    let id = number.to_string();
-    if !response.answers(Id::from_token(&id)) {
-        return Err(failure(
-            "reply_crossed",
-            format!("id {} in answer to {id}", response.id.token()),
-        ));
-    }
-    match response.outcome {
-        Answer::Result(_) => Ok(()),
-        // Never the answer to message/send, whose result is a task or a message.
-        Answer::Absent => Err(failure("reply_empty", "neither result nor error")),
-        Answer::Error(error) => Err(failure("agent_error", error)),
     }
 }
 
@@ -564,7 +523,7 @@ impl Handler for Generator {
         self.lines.retain(|line| line.link != link);
         match self.phase {
             Phase::Closing { .. } => {}
-            Phase::Connecting { .. } if !was_ready => self.abort(format!(
+            Phase::Connecting { .. } | Phase::Waiting { .. } if !was_ready => self.abort(format!(
                 "{}: {reason} before the association was ready; does it allow our identity {}?",
                 self.plan.target, self.plan.identity
             )),
@@ -611,32 +570,49 @@ impl Work for Generator {
             self.give_up_schedule("the run ended early");
             self.fail_all(None, "association_lost", "the run ended early");
             self.close(shard);
-            return Pace {
-                worked: true,
-                wake_at: None,
-                done: false,
-            };
+            return Pace::AGAIN;
+        }
+        let draining = matches!(self.phase, Phase::Draining { .. });
+        if self.gate.is_interrupted() && !self.measurement.interrupted && !closing {
+            self.measurement.interrupt(at);
+            self.schedule = None;
+            if !draining {
+                self.phase = Phase::Draining {
+                    give_up: at + INTERRUPTED_TIME.min(self.plan.timeout),
+                };
+            }
+            return Pace::AGAIN;
         }
         match self.phase {
             Phase::Connecting { give_up } => {
                 let ready = self.lines.iter().filter(|line| line.ready).count();
                 if ready == self.plan.connections {
-                    self.begin();
-                } else if at >= give_up {
+                    self.gate.arrive();
+                    self.phase = Phase::Waiting { give_up };
+                    return Pace::AGAIN;
+                }
+                if at >= give_up {
                     self.abort(self.not_ready());
-                } else {
-                    return Pace {
-                        worked: false,
-                        wake_at: Some(give_up),
-                        done: false,
-                    };
+                    return Pace::AGAIN;
                 }
-                Pace {
-                    worked: true,
-                    wake_at: None,
-                    done: false,
+                if self.gate.has_failed() {
+                    self.close(shard);
                 }
+                Pace::until(give_up.min(at + LOOK_TIME))
             }
+            Phase::Waiting { give_up } => match self.gate.start() {
+                Some(start) if start <= at => {
+                    self.begin(start);
+                    Pace::AGAIN
+                }
+                Some(start) => Pace::until(start),
+                // Another thread's handshakes failed, and it says why.
+                None if self.gate.has_failed() || at >= give_up + CONNECT_TIME => {
+                    self.close(shard);
+                    Pace::AGAIN
+                }
+                None => Pace::until(at + LOOK_TIME),
+            },
             Phase::Running { end } => {
                 let expiry = self.expire(at);
                 let (worked, due) = self.serve(shard);
@@ -655,7 +631,12 @@ impl Work for Generator {
                         give_up: now() + self.plan.timeout,
                     };
                 }
-                let wake_at = [expiry, due, Some(give_up)].into_iter().flatten().min();
+                // Also looks whether the user has seen enough.
+                let look = at + INTERRUPT_LOOK_TIME;
+                let wake_at = [expiry, due, Some(give_up), Some(look)]
+                    .into_iter()
+                    .flatten()
+                    .min();
                 Pace {
                     worked: worked || exhausted,
                     wake_at,
@@ -666,13 +647,22 @@ impl Work for Generator {
                 let expiry = self.expire(at);
                 // A stream that goes on is waited for only as long as an exchange may be silent.
                 if self.outstanding > 0 && at >= give_up {
-                    self.fail_all(None, "timed_out", "not completed when the run ended");
+                    let kind = if self.measurement.interrupted {
+                        "interrupted"
+                    } else {
+                        "timed_out"
+                    };
+                    self.fail_all(None, kind, "not completed when the run ended");
                 }
                 let done = self.outstanding == 0;
                 if done {
                     self.close(shard);
                 }
-                let wake_at = [expiry, Some(give_up)].into_iter().flatten().min();
+                let look = at + INTERRUPT_LOOK_TIME;
+                let wake_at = [expiry, Some(give_up), Some(look)]
+                    .into_iter()
+                    .flatten()
+                    .min();
                 Pace {
                     worked: done,
                     wake_at,
