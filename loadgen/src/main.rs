@@ -26,6 +26,7 @@ mod run;
 mod schedule;
 mod series;
 mod session;
+mod sweep;
 mod trust;
 
 use clap::Parser;

@@ -21,7 +21,7 @@ use rustls::ClientConfig;
 use std::error::Error;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ pub struct Session<'a> {
     cores: Vec<usize>,
     own: Option<(Pool, Control)>,
     /// The user has seen enough.
-    pub interrupt: Arc<AtomicBool>,
+    interrupt: Arc<AtomicBool>,
 }
 
 impl<'a> Session<'a> {
@@ -133,6 +133,11 @@ impl<'a> Session<'a> {
             own: Some((pool, control)),
             interrupt,
         })
+    }
+
+    /// Whether the user has seen enough.
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupt.load(Ordering::Relaxed)
     }
 
     /// Ends the responder.

@@ -290,6 +290,75 @@ fn a_generator_that_is_late_is_not_clean() {
 }
 
 #[test]
+fn a_sweep_that_stays_below_the_knee_and_a_soak_behind_it() {
+    let (status, report, errors) = report(&[
+        "run",
+        "--sweep",
+        "40..80",
+        "--p99-max",
+        "60000",
+        "--achieved-min",
+        "10%",
+        "--soak",
+        "1",
+        "--at",
+        "50%",
+        "--duration",
+        "0.5",
+        "--warmup",
+        "0",
+    ]);
+    assert_eq!(status, Some(0), "{errors}");
+    let points = report["sweep"]["points"].as_array().unwrap();
+    let rates: Vec<f64> = points
+        .iter()
+        .map(|point| point["rate_per_s"].as_f64().unwrap())
+        .collect();
+    assert_eq!(rates, [40.0, 60.0, 80.0], "{errors}");
+    assert!(points.iter().all(|point| point["passed"] == true));
+    assert_eq!(report["sweep"]["knee_per_s"], 80.0);
+    assert_eq!(report["sweep"]["limited_by"], Value::Null);
+    let soak = &report["soak"];
+    assert_eq!((&soak["passed"], &soak["lost"]), (&true.into(), &0.into()));
+    assert_eq!(report["counts"]["completed"], 40);
+    assert!(errors.contains("Knee: not reached"), "{errors}");
+}
+
+#[test]
+fn a_sweep_finds_where_a_bound_binds() {
+    // One stream at a time, 20 ms at least each: 50 a second cannot be exceeded, and half of it is enough.
+    let (status, report, errors) = report(&[
+        "run",
+        "--scenario",
+        "stream",
+        "--sweep",
+        "5..1000",
+        "--p99-max",
+        "60000",
+        "--achieved-min",
+        "50%",
+        "--connections",
+        "1",
+        "--concurrency-max",
+        "1",
+        "--events",
+        "2",
+        "--event-gap-us",
+        "10000",
+        "--duration",
+        "0.7",
+        "--warmup",
+        "0",
+    ]);
+    assert_eq!(status, Some(0), "{errors}");
+    let knee = report["sweep"]["knee_per_s"].as_f64().unwrap();
+    assert!((5.0..=115.0).contains(&knee), "{errors}");
+    let limited = report["sweep"]["limited_by"].as_str().unwrap();
+    assert!(limited.contains("answered in time"), "{limited}");
+    assert_eq!(report["asked"]["rate_per_s"], knee);
+}
+
+#[test]
 fn what_was_measured_until_the_user_had_enough() {
     let running = command(&[
         "run",
@@ -609,6 +678,8 @@ fn wrong_arguments() {
         &["run", "--mix", "unary=1,stream=1"],
         &["run", "--scenario", "mixed", "--mix", "unary=many"],
         &["run", "--threads", "5"],
+        &["run", "--sweep", "2k..1k"],
+        &["run", "--soak", "5"],
         &["run", "--unknown"],
         &["respond", "--listen", "nowhere"],
         &["respond", "--tls-cert", "cert.pem"],

@@ -2,8 +2,8 @@
 
 use super::respond::ReplyArguments;
 use super::values::{
-    any_target, bulk_octets, host_of, is_http, message_octets, milliseconds, peer, positive, rate,
-    seconds, seconds_or_zero, server_name,
+    any_target, bulk_octets, factor, fraction, host_of, is_http, message_octets, milliseconds,
+    peer, positive, range, rate, seconds, seconds_or_zero, server_name,
 };
 use crate::http::objects::A2aVersion;
 use crate::kind::{Kind, Mix};
@@ -100,6 +100,24 @@ pub struct RunArguments {
     /// Requests per second, all connections together
     #[arg(long, value_name = "N[/s]", default_value = "1000", value_parser = rate)]
     pub rate: f64,
+    /// Rise the rate from FROM to TO, each step as long as --duration and --warmup say, to find the highest that is served well
+    #[arg(long, value_name = "FROM..TO", value_parser = range, conflicts_with = "rate")]
+    pub sweep: Option<(f64, f64)>,
+    /// Part of a step's requests that must be answered within its time
+    #[arg(long, value_name = "PART", default_value = "99%", value_parser = fraction, requires = "sweep")]
+    pub achieved_min: f64,
+    /// Highest p99 of a step of the sweep that is served well, in milliseconds
+    #[arg(long, value_name = "MS", value_parser = milliseconds, requires = "sweep")]
+    pub p99_max: Option<Duration>,
+    /// Without --p99-max: how many times the first step's p99 that is
+    #[arg(long, value_name = "F", default_value = "10", value_parser = factor, requires = "sweep")]
+    pub p99_factor: f64,
+    /// After the sweep, run for so long, in seconds, and look for lost requests and growing memory
+    #[arg(long, value_name = "S", value_parser = seconds, requires = "sweep")]
+    pub soak: Option<Duration>,
+    /// At which part of the rate that the sweep found
+    #[arg(long, value_name = "PART", default_value = "80%", value_parser = fraction, requires = "soak")]
+    pub at: f64,
     /// How intended send times are spread
     #[arg(long, value_enum, default_value = "constant")]
     pub arrivals: Arrivals,
@@ -216,6 +234,7 @@ impl RunArguments {
             (self.mix.is_some(), "--mix"),
             (self.threads > 1, "--threads"),
             (self.no_pin, "--no-pin"),
+            (self.sweep.is_some(), "--sweep"),
         ];
         match native.iter().find(|(given, _)| *given) {
             Some((_, name)) => Err(format!("{name} has no meaning with http and sse")),
@@ -287,6 +306,11 @@ mod tests {
             &["--bulk-payload", "1000"],
             &["--threads", "8"],
             &["--lag-max", "-1"],
+            &["--sweep", "10"],
+            &["--sweep", "20..10"],
+            &["--sweep", "10..20", "--rate", "10"],
+            &["--soak", "10"],
+            &["--sweep", "10..20", "--soak", "1", "--at", "101%"],
         ] {
             assert!(run(wrong).is_err(), "{wrong:?}");
         }

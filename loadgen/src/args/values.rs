@@ -81,6 +81,36 @@ pub fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
+pub fn range(text: &str) -> Result<(f64, f64), String> {
+    let (from, to) = text
+        .split_once("..")
+        .ok_or("a range of rates is FROM..TO")?;
+    let (from, to) = (rate(from)?, rate(to)?);
+    if from >= to {
+        return Err("a range of rates rises".into());
+    }
+    Ok((from, to))
+}
+
+pub fn factor(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(factor) if factor >= 1.0 && factor.is_finite() => Ok(factor),
+        _ => Err("a factor is a number from 1 on".into()),
+    }
+}
+
+/// A part above 0 and up to 1, also in percent.
+pub fn fraction(text: &str) -> Result<f64, String> {
+    let part = match text.strip_suffix('%') {
+        Some(percent) => percent.parse::<f64>().map(|percent| percent / 100.0),
+        None => text.parse::<f64>(),
+    };
+    match part {
+        Ok(part) if part > 0.0 && part <= 1.0 => Ok(part),
+        _ => Err("a part is a number above 0 and up to 1, or such a percentage".into()),
+    }
+}
+
 pub fn seconds(text: &str) -> Result<Duration, String> {
     match seconds_or_zero(text) {
         Ok(time) if !time.is_zero() => Ok(time),
@@ -134,6 +164,11 @@ mod tests {
         assert_eq!(rate("2.5k"), Ok(2500.0));
         for wrong in ["", "0", "-1", "nan", "inf", "fast", "1e9"] {
             assert!(rate(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(range("1k..2.5k/s"), Ok((1000.0, 2500.0)));
+        assert_eq!((fraction("80%"), fraction("1")), (Ok(0.8), Ok(1.0)));
+        for wrong in ["0", "1.1", "120%", "much", "nan"] {
+            assert!(fraction(wrong).is_err(), "{wrong}");
         }
         assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
         assert_eq!(seconds_or_zero("0s"), Ok(Duration::ZERO));

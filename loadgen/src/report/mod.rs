@@ -4,7 +4,8 @@ mod json;
 mod schema;
 mod table;
 
-pub use schema::{Report, Second};
+pub use schema::{Point, Report, Second, Soak, Sweep};
+pub use table::{shown, step};
 
 use crate::args::{RunArguments, Scenario};
 use crate::histogram::Summary;
@@ -32,16 +33,7 @@ impl Report {
         mut measurement: Measurement,
         observation: &Observation,
     ) -> Self {
-        let time = measurement.time().as_secs_f64();
-        #[allow(clippy::cast_precision_loss)] // averages
-        let per_second = |n: u64| if time > 0.0 { n as f64 / time } else { 0.0 };
-        let rates = Rates {
-            time_s: time,
-            sent_per_s: per_second(measurement.sent_within),
-            completed_per_s: per_second(measurement.completed_within),
-            events_per_s: per_second(measurement.events_within),
-            octets_received_per_s: per_second(measurement.octets_received_within),
-        };
+        let rates = rates(&measurement);
         let mut series = measurement
             .series
             .take()
@@ -103,6 +95,8 @@ impl Report {
                 late_sends: measurement.late_sends,
                 late_after_ms: arguments.lag_max.as_secs_f64() * 1000.0,
             },
+            sweep: None,
+            soak: None,
             errors: measurement
                 .errors
                 .iter()
@@ -116,6 +110,14 @@ impl Report {
             generator_bound: measurement.is_generator_bound(),
             clean: measurement.is_clean(),
         }
+    }
+
+    /// With what a sweep found, and a soak.
+    pub fn with_sweep(mut self, sweep: Sweep, soak: Option<Soak>, clean: bool) -> Self {
+        self.sweep = Some(sweep);
+        self.soak = soak;
+        self.clean = clean;
+        self
     }
 
     /// Prints the table, and writes JSON where asked. With JSON on standard output the table goes to standard error.
@@ -231,4 +233,42 @@ fn cpu(observation: &Observation, rates: &Rates) -> Option<Cpu> {
             })
             .collect(),
     })
+}
+
+fn per_second(n: u64, time_s: f64) -> f64 {
+    #[allow(clippy::cast_precision_loss)] // averages
+    if time_s > 0.0 { n as f64 / time_s } else { 0.0 }
+}
+
+fn rates(measurement: &Measurement) -> Rates {
+    let time_s = measurement.time().as_secs_f64();
+    Rates {
+        time_s,
+        sent_per_s: per_second(measurement.sent_within, time_s),
+        completed_per_s: per_second(measurement.completed_within, time_s),
+        events_per_s: per_second(measurement.events_within, time_s),
+        octets_received_per_s: per_second(measurement.octets_received_within, time_s),
+    }
+}
+
+/// One step of a sweep, not judged yet.
+pub fn point(load: Load, measurement: &Measurement, observation: &Observation) -> Point {
+    let rates = rates(measurement);
+    let completion = &measurement.completion;
+    Point {
+        rate_per_s: load.rate,
+        scheduled_per_s: per_second(measurement.sum(|kind| kind.scheduled), rates.time_s),
+        achieved_per_s: rates.completed_per_s,
+        events_per_s: rates.events_per_s,
+        p50_ns: completion.quantile_ns(0.5),
+        p99_ns: completion.quantile_ns(0.99),
+        p99_9_ns: completion.quantile_ns(0.999),
+        max_ns: completion.quantile_ns(1.0),
+        lag_p99_ns: measurement.lag.quantile_ns(0.99),
+        errors: measurement.error_count(),
+        generator_bound: measurement.is_generator_bound(),
+        cpu: cpu(observation, &rates),
+        passed: false,
+        reason: None,
+    }
 }

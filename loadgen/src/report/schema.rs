@@ -38,6 +38,11 @@ pub struct Report {
     pub cpu: Option<Cpu>,
     /// One entry a second of the measured time, the last one maybe shorter.
     pub series: Vec<Second>,
+    /// With `--sweep`; all else is then of the knee, or of the soak.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sweep: Option<Sweep>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub soak: Option<Soak>,
     pub errors: BTreeMap<String, ErrorReport>,
     /// Why the run ended early.
     pub aborted: Option<String>,
@@ -138,6 +143,68 @@ pub struct ThreadCpu {
     /// `generator` or `responder`.
     pub side: String,
     pub cpu_s: f64,
+}
+
+/// A search for the highest rate that is served well.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Sweep {
+    pub from_per_s: f64,
+    pub to_per_s: f64,
+    /// Part of what was scheduled that must be completed in the measured time.
+    pub achieved_min: f64,
+    /// The limit of p99; none when the first step failed that would have set it.
+    pub p99_max_ns: Option<u64>,
+    /// How many times the first step's p99 that is, unless it was given.
+    pub p99_factor: f64,
+    /// In the order in which they were measured.
+    pub points: Vec<Point>,
+    /// The highest rate that was served well.
+    pub knee_per_s: Option<f64>,
+    /// What was wrong with the lowest rate that was not; none when the whole range was served well.
+    pub limited_by: Option<String>,
+}
+
+/// One step of a sweep.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Point {
+    pub rate_per_s: f64,
+    /// What the arrivals came to.
+    pub scheduled_per_s: f64,
+    /// What was completed in the measured time.
+    pub achieved_per_s: f64,
+    pub events_per_s: f64,
+    /// From the intended send to the completion.
+    pub p50_ns: u64,
+    pub p99_ns: u64,
+    #[serde(rename = "p99.9_ns")]
+    pub p99_9_ns: u64,
+    pub max_ns: u64,
+    /// Of the generator.
+    pub lag_p99_ns: u64,
+    pub errors: u64,
+    pub generator_bound: bool,
+    /// In the measured time.
+    pub cpu: Option<Cpu>,
+    pub passed: bool,
+    /// Why it did not pass.
+    pub reason: Option<String>,
+}
+
+/// A long run at a part of the knee.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Soak {
+    pub at: f64,
+    pub rate_per_s: f64,
+    pub duration_s: f64,
+    /// Mean resident memory of the second and of the last quarter, where it is known and the time long enough.
+    pub memory_early_octets: Option<u64>,
+    pub memory_late_octets: Option<u64>,
+    /// It grew by no more than 5 % or 16 MiB.
+    pub memory_flat: Option<bool>,
+    /// Scheduled and not completed.
+    pub lost: u64,
+    pub errors: u64,
+    pub passed: bool,
 }
 
 /// What happened in the measured time, whenever it was asked for.

@@ -1,6 +1,6 @@
 //! The report as a table for people.
 
-use super::Report;
+use super::{Point, Report};
 use crate::args::Arrivals;
 use crate::histogram::Summary;
 use std::fmt::Write as _;
@@ -102,6 +102,45 @@ impl Report {
                 );
             }
         }
+        if let Some(sweep) = &self.sweep {
+            match (sweep.knee_per_s, &sweep.limited_by) {
+                (Some(knee), Some(reason)) => {
+                    let _ = writeln!(out, "Knee: {knee:.0}/s; above it, {reason}.");
+                }
+                (Some(knee), None) => {
+                    let _ = writeln!(
+                        out,
+                        "Knee: not reached; {knee:.0}/s, the end of the range, was served well."
+                    );
+                }
+                (None, reason) => {
+                    let _ = writeln!(
+                        out,
+                        "Knee: below {:.0}/s; {}.",
+                        sweep.from_per_s,
+                        reason.as_deref().unwrap_or("nothing was measured")
+                    );
+                }
+            }
+        }
+        if let Some(soak) = &self.soak {
+            let memory = match (soak.memory_early_octets, soak.memory_late_octets) {
+                (Some(early), Some(late)) => format!(
+                    "memory {} MiB, later {} MiB",
+                    early / 1_048_576,
+                    late / 1_048_576
+                ),
+                _ => "memory not known".to_owned(),
+            };
+            let _ = writeln!(
+                out,
+                "Soak at {:.0} % of it: {} lost, {} errors, {memory}: {}.",
+                soak.at * 100.0,
+                soak.lost,
+                soak.errors,
+                if soak.passed { "passed" } else { "FAILED" }
+            );
+        }
         if self.interrupted {
             let _ = writeln!(
                 out,
@@ -142,6 +181,24 @@ impl Report {
     }
 }
 
+/// One line about a step of a sweep.
+pub fn step(point: &Point) -> String {
+    let events = if point.events_per_s > 0.0 {
+        format!(", {:.0} events/s", point.events_per_s)
+    } else {
+        String::new()
+    };
+    format!(
+        "{:>9.0}/s: {:.0}/s{events}, p50 {}, p99 {}, p99.9 {}: {}",
+        point.rate_per_s,
+        point.achieved_per_s,
+        shown(point.p50_ns),
+        shown(point.p99_ns),
+        shown(point.p99_9_ns),
+        point.reason.as_deref().unwrap_or("served well"),
+    )
+}
+
 fn row(out: &mut String, label: &str, summary: &Summary) {
     let _ = write!(out, "{label:<19}{:>9}", summary.count);
     for value in [
@@ -159,7 +216,7 @@ fn row(out: &mut String, label: &str, summary: &Summary) {
 
 /// A time with three significant digits or so.
 #[allow(clippy::cast_precision_loss)] // shown rounded
-fn shown(ns: u64) -> String {
+pub fn shown(ns: u64) -> String {
     let ns = ns as f64;
     if ns < 1e3 {
         format!("{ns:.0} ns")
