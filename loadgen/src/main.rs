@@ -3,13 +3,17 @@
 //!
 //! Exit status: 0 when everything asked for was measured without an error, 1
 //! when not, 2 when the arguments are wrong.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)] // `heap` alone may, for what the C library says of memory
 #![allow(clippy::disallowed_methods)] // a home of the clock and of threads, as the engine is
 
 mod args;
+mod connector;
+mod dialler;
 mod drive;
+mod files;
 mod gate;
 mod generator;
+mod heap;
 mod histogram;
 mod http;
 mod kind;

@@ -81,6 +81,8 @@ pub struct Measurement {
     pub octets_received_within: u64,
     /// From the intended time to the completion, whatever the kind.
     pub completion: Times,
+    /// From the intended dial to the association's readiness (scenario connect).
+    pub ready: Times,
     /// How much later than it could the generator sent a request.
     pub lag: Times,
     /// How long requests waited for the concurrency bound or a full association.
@@ -218,6 +220,7 @@ impl Measurement {
         self.events_within += other.events_within;
         self.octets_received_within += other.octets_received_within;
         self.completion.merge(&other.completion);
+        self.ready.merge(&other.ready);
         self.lag.merge(&other.lag);
         self.wait.merge(&other.wait);
         self.late_sends += other.late_sends;

@@ -3,7 +3,7 @@
 //! memory each second of the measured time, and everyone's CPU time at both ends
 //! of it.
 
-use crate::gate::Gate;
+use crate::gate::{Gate, Memory};
 use crate::measurement::Measurement;
 use crate::process::Process;
 use crate::progress::{Bar, Progress};
@@ -37,6 +37,8 @@ pub struct Observation {
     pub time: Duration,
     /// By thread.
     pub threads: Vec<ThreadTime>,
+    /// Memory before and after what is only held was opened.
+    pub held: Option<(Memory, Memory)>,
 }
 
 type Times = BTreeMap<(Process, u32), (String, u64)>;
@@ -139,6 +141,7 @@ impl<'a> Observer<'a> {
             observation.time = to - from;
             observation.threads = difference(&before, &after);
         }
+        observation.held = self.gate.held();
         let mut whole = Measurement::default();
         for part in measured {
             whole.merge(part);

@@ -1,54 +1,30 @@
 //! What stays over all measurements of one command: whom to dial, and the
 //! responder in this process if there is one. Each measurement dials anew.
 
-use crate::args::RunArguments;
+use crate::args::{RunArguments, Scenario};
+use crate::connector::Connector;
+use crate::dialler::{Dialler, Target};
 use crate::drive::{self, Control, Mailbox};
+use crate::files;
 use crate::gate::Gate;
-use crate::generator::{Generator, Plan};
+use crate::generator::{Generator, Holder, Plan};
+use crate::heap;
 use crate::measurement::Measurement;
 use crate::observer::{Observation, Observer};
 use crate::progress::Progress;
 use crate::respond::{self, Pool};
 use crate::schedule::Share;
 use crate::trust::{self, Certificate};
-use npamp_relay::association::AssociationConfig;
-use npamp_relay::crypto::{Identity, IdentityPublic};
+use npamp_relay::crypto::Identity;
 use npamp_relay::engine::clock::SystemRandom;
-use npamp_relay::engine::control::{Command, Dial};
 use npamp_relay::engine::cores;
 use npamp_relay::handshake::PeerPolicy;
-use rustls::ClientConfig;
 use std::error::Error;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
-
-/// Whom to dial.
-pub struct Target {
-    pub upstream: String,
-    server_name: String,
-    tls: Arc<ClientConfig>,
-    peer: Option<IdentityPublic>,
-    identity: Arc<Identity>,
-    association: Arc<AssociationConfig>,
-}
-
-impl Target {
-    fn dial(&self, token: u64, unit: usize) -> Command {
-        Command::Dial(Box::new(Dial {
-            token,
-            unit,
-            upstream: self.upstream.clone(),
-            server_name: self.server_name.as_str().into(),
-            tls: self.tls.clone(),
-            identity: self.identity.clone(),
-            peer: self.peer,
-            association: self.association.clone(),
-        }))
-    }
-}
 
 /// One load to make.
 #[derive(Debug, Clone, Copy)]
@@ -64,7 +40,7 @@ pub struct Load {
 /// See the module.
 pub struct Session<'a> {
     pub arguments: &'a RunArguments,
-    pub target: Target,
+    pub target: Arc<Target>,
     /// Cores of the generator's threads; none when they may move.
     cores: Vec<usize>,
     own: Option<(Pool, Control)>,
@@ -87,18 +63,22 @@ impl<'a> Session<'a> {
         }
         let identity = trust::identity(arguments.identity.as_deref())?;
         let server_name = arguments.link_name();
-        let association = trust::initiator_association(&server_name);
+        let sources = arguments.sources.clone();
+        if arguments.scenario == Scenario::Idle {
+            heap::one_arena();
+            files::make_room(arguments.idle, arguments.is_self())?;
+        }
         if !arguments.is_self() {
             return Ok(Self {
                 arguments,
-                target: Target {
+                target: Arc::new(Target {
                     upstream: arguments.target.clone().unwrap_or_default(),
                     server_name,
                     tls: trust::client(arguments.pinned, arguments.tls_ca.as_deref())?,
                     peer: arguments.peer,
                     identity,
-                    association,
-                },
+                    sources,
+                }),
                 cores: Vec::new(),
                 own: None,
                 interrupt,
@@ -121,14 +101,14 @@ impl<'a> Session<'a> {
         )?;
         Ok(Self {
             arguments,
-            target: Target {
+            target: Arc::new(Target {
                 upstream: address.to_string(),
                 server_name,
                 tls,
                 peer: Some(responder.public()),
                 identity,
-                association,
-            },
+                sources,
+            }),
             cores: near,
             own: Some((pool, control)),
             interrupt,
@@ -157,7 +137,11 @@ impl<'a> Session<'a> {
     pub fn measure(&self, load: Load) -> Result<(Measurement, Observation), Box<dyn Error>> {
         let arguments = self.arguments;
         let threads = arguments.threads as usize;
-        let gate = Arc::new(Gate::new(threads, self.interrupt.clone()));
+        let gate = Arc::new(Gate::new(
+            threads,
+            arguments.process(),
+            self.interrupt.clone(),
+        ));
         let progress = Arc::new(Progress::default());
         let (mut mailboxes, mut inboxes) = (Vec::new(), Vec::new());
         for _ in 0..threads {
@@ -172,12 +156,12 @@ impl<'a> Session<'a> {
             Vec::<Mailbox>::new(),
             mailboxes,
         )?;
-        let connections = usize::try_from(arguments.connections)?;
-        for (token, unit) in (0..arguments.connections).zip((0..threads).cycle()) {
-            control
-                .commands
-                .send(self.target.dial(token, unit))
-                .map_err(|_| "the control thread ended")?;
+        let connections = usize::try_from(arguments.lines())?;
+        let dialler = |unit| Dialler::new(self.target.clone(), control.commands.clone(), unit);
+        for (token, unit) in (0..arguments.lines()).zip((0..threads).cycle()) {
+            if !dialler(unit).dial(token, token) {
+                return Err("the control thread ended".into());
+            }
         }
         let (result, results) = mpsc::channel();
         // Threads stay until the observer has read their CPU time.
@@ -205,20 +189,38 @@ impl<'a> Session<'a> {
             };
             let (gate, progress) = (gate.clone(), progress.clone());
             let (result, core, spin) = (result.clone(), self.core(index), arguments.spin);
-            let (hold, held) = mpsc::channel::<()>();
+            let (hold, release) = mpsc::channel::<()>();
             holds.push(hold);
+            let (dialler, connects) = (dialler(index), arguments.scenario == Scenario::Connect);
+            let exchange = arguments.exchange;
+            let idle = usize::try_from(arguments.held())?;
+            let held = part(idle, threads, index) as u64;
+            let before: usize = (0..index).map(|index| part(idle, threads, index)).sum();
+            let first = arguments.lines() + before as u64;
+            #[allow(clippy::cast_precision_loss)] // a rate
+            let open_rate = arguments.open_rate / threads as f64;
             let thread = std::thread::Builder::new()
                 .name(format!("generator-{index}"))
                 .spawn(move || {
                     drive::pin(core);
-                    let mut generator = Generator::new(plan, gate.clone(), progress);
-                    let ended = drive::drive(&mut generator, &inbox, spin);
-                    if ended.is_err() {
+                    let measured = if connects {
+                        let mut connector =
+                            Connector::new(plan, dialler, exchange, gate.clone(), progress);
+                        let ended = drive::drive(&mut connector, &inbox, spin);
+                        ended.map(|()| connector.measurement)
+                    } else {
+                        let holder = Holder::new(dialler, held, first, open_rate);
+                        let mut generator =
+                            Generator::new(plan, Some(holder), gate.clone(), progress);
+                        let ended = drive::drive(&mut generator, &inbox, spin);
+                        ended.map(|()| generator.measurement)
+                    };
+                    if measured.is_err() {
                         gate.fail();
                     }
-                    let _ = result.send(ended.map(|()| generator.measurement));
+                    let _ = result.send(measured);
                     // Ends when the other end is dropped.
-                    let _ = held.recv();
+                    let _ = release.recv();
                 })?;
             handles.push(thread);
         }

@@ -359,6 +359,156 @@ fn a_sweep_finds_where_a_bound_binds() {
 }
 
 #[test]
+fn an_association_each_time() {
+    for exchange in [false, true] {
+        let more: &[&str] = if exchange { &["--exchange"] } else { &[] };
+        let arguments = [
+            &[
+                "run",
+                "--scenario",
+                "connect",
+                "--rate",
+                "20",
+                "--duration",
+                "1",
+                "--warmup",
+                "0.2",
+                "--threads",
+                "2",
+                "--source",
+                "127.0.0.2,127.0.0.3",
+            ],
+            more,
+        ]
+        .concat();
+        let (status, report, errors) = report(&arguments);
+        assert_eq!(status, Some(0), "{errors}");
+        let count = |name: &str| report["counts"][name].as_u64().unwrap();
+        assert_eq!(
+            (count("scheduled"), count("completed"), count("errors")),
+            (20, 20, 0),
+            "{report}"
+        );
+        assert_eq!(report["latency"]["ready"]["count"], 20);
+        assert_eq!(
+            report["latency"]["reply"]["count"].as_u64(),
+            exchange.then_some(20)
+        );
+        assert_eq!(count("octets_received") > 0, exchange);
+    }
+}
+
+#[test]
+fn an_association_each_time_until_the_responder_goes_away() {
+    let mut responder = Responder::start(&[]);
+    let identity = responder.identity.clone();
+    let arguments = [
+        &responder.arguments()[..5],
+        &[
+            "--scenario",
+            "connect",
+            "--warmup",
+            "0",
+            "--pinned",
+            "--peer",
+            &identity,
+            "--rate",
+            "20",
+            "--duration",
+            "4",
+            "--json",
+            "-",
+        ],
+    ]
+    .concat();
+    let running = command(&arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    responder.process.kill().unwrap();
+    let output = running.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let count = |name: &str| report["counts"][name].as_u64().unwrap();
+    assert_eq!(count("scheduled"), 80, "{report}");
+    assert!(count("completed") < 80);
+    assert_eq!(count("completed") + count("errors"), 80, "{report}");
+    assert!(report["errors"]["dial_failed"]["count"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn idle_associations_beside_an_active_one() {
+    let (status, report, errors) = report(&[
+        "run",
+        "--scenario",
+        "idle",
+        "--idle",
+        "150",
+        "--open-rate",
+        "300",
+        "--rate",
+        "100",
+        "--duration",
+        "0.5",
+        "--warmup",
+        "0",
+    ]);
+    assert_eq!(status, Some(0), "{errors}");
+    assert_eq!(report["counts"]["completed"], 50);
+    assert_eq!(report["latency"]["reply"]["count"], 50);
+    assert_eq!(report["asked"]["connections"], 1);
+    let idle = &report["idle"];
+    assert_eq!(idle["associations"], 150);
+    // The rate is a bound: 150 cannot be there before half a second less the first of them.
+    assert!(idle["open_s"].as_f64().unwrap() > 0.49, "{idle}");
+    // Both ends of an association have keys and TLS state at least.
+    assert!(
+        idle["heap_per_association_octets"].as_f64().unwrap() > 2000.0,
+        "{idle}"
+    );
+}
+
+#[test]
+fn idle_associations_that_are_lost_are_an_error() {
+    let mut responder = Responder::start(&[]);
+    let identity = responder.identity.clone();
+    let arguments = [
+        &responder.arguments()[..5],
+        &[
+            "--scenario",
+            "idle",
+            "--idle",
+            "20",
+            "--warmup",
+            "0",
+            "--pinned",
+            "--peer",
+            &identity,
+            "--rate",
+            "20",
+            "--duration",
+            "20",
+            "--json",
+            "-",
+        ],
+    ]
+    .concat();
+    let running = command(&arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    responder.process.kill().unwrap();
+    let output = running.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let errors = text(&output.stderr);
+    assert!(errors.contains("lost"), "{errors}");
+}
+
+#[test]
 fn what_was_measured_until_the_user_had_enough() {
     let running = command(&[
         "run",
@@ -680,6 +830,8 @@ fn wrong_arguments() {
         &["run", "--threads", "5"],
         &["run", "--sweep", "2k..1k"],
         &["run", "--soak", "5"],
+        &["run", "--exchange"],
+        &["run", "--scenario", "idle", "--idle", "100000"],
         &["run", "--unknown"],
         &["respond", "--listen", "nowhere"],
         &["respond", "--tls-cert", "cert.pem"],

@@ -12,6 +12,7 @@ use clap::{Args, ValueEnum};
 use npamp_relay::crypto::IdentityPublic;
 use npamp_relay::limits;
 use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,6 +33,10 @@ pub enum Scenario {
     Bulk,
     /// The three mixed, as --mix says
     Mixed,
+    /// An association each time: dial, handshakes, HELLO, close
+    Connect,
+    /// Associations that are only held, while others make unary exchanges
+    Idle,
     /// One answer over HTTP, at an ingress
     Http,
     /// Streams of server-sent events over HTTP, at an ingress
@@ -88,6 +93,18 @@ pub struct RunArguments {
     /// Exchange to repeat
     #[arg(long, value_enum, default_value = "unary")]
     pub scenario: Scenario,
+    /// Associations held in the scenario idle, beside an active one for each thread
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u64).range(0..=100_000))]
+    pub idle: u64,
+    /// How many of them are opened per second
+    #[arg(long, value_name = "N[/s]", default_value = "1000", value_parser = rate)]
+    pub open_rate: f64,
+    /// Addresses to dial from, in turn; on loopback, more of its addresses are used as they are needed
+    #[arg(long = "source", value_name = "ADDR", value_delimiter = ',')]
+    pub sources: Vec<IpAddr>,
+    /// One unary exchange on each association of the scenario connect
+    #[arg(long)]
+    pub exchange: bool,
     /// A2A version of http and sse
     #[arg(long, value_enum, default_value = "0.3")]
     pub a2a_version: A2aVersion,
@@ -190,16 +207,36 @@ impl RunArguments {
         if self.bearer_file.is_some() {
             return Err("--bearer-file needs --scenario http or sse".into());
         }
-        let most = usize::try_from(self.connections).unwrap_or(usize::MAX)
-            * limits::EXCHANGES_PER_ASSOCIATION_MAX;
-        if self.concurrency_max > most {
+        if self.exchange && self.scenario != Scenario::Connect {
+            return Err("--exchange belongs to --scenario connect".into());
+        }
+        let lines = self.lines();
+        let most =
+            usize::try_from(lines).unwrap_or(usize::MAX) * limits::EXCHANGES_PER_ASSOCIATION_MAX;
+        if self.concurrency_max > most && self.scenario != Scenario::Connect {
             return Err(format!(
-                "--concurrency-max {} is more than {} connections may have outstanding ({most})",
-                self.concurrency_max, self.connections
+                "--concurrency-max {} is more than {lines} connections may have outstanding ({most})",
+                self.concurrency_max
             ));
         }
+        let per_thread = limits::ASSOCIATIONS_PER_SHARD_MAX as u64 - lines;
+        for (threads, name) in [
+            (self.threads, "--threads"),
+            (self.replies.responder_threads, "--responder-threads"),
+        ] {
+            if self.held().div_ceil(threads.into()) > per_thread {
+                return Err(format!(
+                    "--idle {} is more than a thread holds ({per_thread}); give more {name}",
+                    self.idle
+                ));
+            }
+        }
         let threads = u64::from(self.threads);
-        if threads > self.connections || threads > self.concurrency_max as u64 {
+        let fewest = match self.scenario {
+            Scenario::Connect | Scenario::Idle => threads,
+            _ => self.connections,
+        };
+        if threads > fewest || threads > self.concurrency_max as u64 {
             return Err(format!(
                 "--threads {threads} needs at least as many --connections and as high a --concurrency-max"
             ));
@@ -242,10 +279,30 @@ impl RunArguments {
         }
     }
 
+    /// Associations that requests are sent on.
+    pub fn lines(&self) -> u64 {
+        match self.scenario {
+            Scenario::Connect => 0,
+            Scenario::Idle => self.threads.into(),
+            _ => self.connections,
+        }
+    }
+
+    /// Associations that are only held.
+    pub fn held(&self) -> u64 {
+        if self.scenario == Scenario::Idle {
+            self.idle
+        } else {
+            0
+        }
+    }
+
     /// What is sent.
     pub fn mix(&self) -> Mix {
         match self.scenario {
-            Scenario::Unary | Scenario::Http => Mix::only(Kind::Unary),
+            Scenario::Unary | Scenario::Http | Scenario::Connect | Scenario::Idle => {
+                Mix::only(Kind::Unary)
+            }
             Scenario::Stream | Scenario::Sse => Mix::only(Kind::Stream),
             Scenario::Bulk => Mix::only(Kind::Bulk),
             Scenario::Mixed => self.mix.unwrap_or(Mix::USUAL),
@@ -310,6 +367,10 @@ mod tests {
             &["--sweep", "20..10"],
             &["--sweep", "10..20", "--rate", "10"],
             &["--soak", "10"],
+            &["--exchange"],
+            &["--scenario", "idle", "--idle", "100001"],
+            &["--scenario", "idle", "--idle", "100000", "--threads", "2"],
+            &["--source", "here"],
             &["--sweep", "10..20", "--soak", "1", "--at", "101%"],
         ] {
             assert!(run(wrong).is_err(), "{wrong:?}");

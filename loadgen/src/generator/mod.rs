@@ -6,9 +6,12 @@
 //! When the concurrency bound is reached the schedule goes on: requests wait in
 //! it, and their wait counts.
 
+mod holder;
 mod judge;
 mod plan;
 
+pub use holder::Holder;
+pub use judge::{Verdict, judge};
 pub use plan::Plan;
 
 use crate::drive::{Pace, Work};
@@ -19,13 +22,14 @@ use crate::message::{self, SEND, STREAM, Template};
 use crate::progress::Progress;
 use crate::schedule::Schedule;
 use crate::series::Series;
-use judge::{Failure, Verdict};
+use holder::Step;
+use judge::Failure;
 use npamp_relay::association::Event;
 use npamp_relay::bridge::envelope::MessageKind;
 use npamp_relay::bridge::payload::{self, Payload};
 use npamp_relay::bridge::stream::Consumer;
 use npamp_relay::engine::clock::{SystemRandom, now};
-use npamp_relay::engine::control::Outcome;
+use npamp_relay::engine::control::{Origin, Outcome};
 use npamp_relay::engine::shard::{Down, Handler, LinkId, LinkInfo, Shard};
 use npamp_relay::limits;
 use npamp_relay::wire::{ChannelId, Flags, FrameType};
@@ -38,6 +42,8 @@ use std::time::{Duration, Instant};
 const REQUESTS_A_ROUND: usize = 64;
 /// Time for all handshakes: connecting, shaking hands, HELLO.
 const CONNECT_TIME: Duration = Duration::from_secs(12);
+/// Time for other threads to open what they hold.
+const OTHERS_TIME: Duration = Duration::from_secs(3600);
 /// Octets of a correlation_id: run, number, slot.
 const CORRELATION_OCTETS: usize = 20;
 /// How often a sleeping thread looks whether the user has seen enough.
@@ -60,6 +66,8 @@ enum Phase {
     Connecting {
         give_up: Instant,
     },
+    /// Opens what is only held.
+    Opening,
     /// Ready; other threads may not be.
     Waiting {
         give_up: Instant,
@@ -102,6 +110,7 @@ pub struct Generator {
     templates: [Template; 3],
     object: Vec<u8>,
     gate: Arc<Gate>,
+    holder: Option<Holder>,
     /// No association had room for a request that was due.
     blocked: bool,
     progress: Arc<Progress>,
@@ -111,7 +120,12 @@ pub struct Generator {
 
 impl Generator {
     /// Waits for `plan.connections` associations, then begins.
-    pub fn new(plan: Plan, gate: Arc<Gate>, progress: Arc<Progress>) -> Self {
+    pub fn new(
+        plan: Plan,
+        holder: Option<Holder>,
+        gate: Arc<Gate>,
+        progress: Arc<Progress>,
+    ) -> Self {
         let mut run = [0; 8];
         npamp_relay::crypto::Random::fill(&mut SystemRandom, &mut run);
         let name = format!("{:016x}", u64::from_be_bytes(run));
@@ -138,6 +152,7 @@ impl Generator {
             ],
             object: Vec::new(),
             gate,
+            holder,
             blocked: false,
             progress,
             measurement: Measurement::default(),
@@ -351,7 +366,7 @@ impl Generator {
             return Ok(false);
         };
         let heard = std::mem::replace(&mut exchange.heard, at);
-        let verdict = judge::judge(
+        let verdict = judge(
             exchange.kind,
             exchange.number,
             &mut exchange.stream,
@@ -471,6 +486,9 @@ impl Generator {
         for line in &self.lines {
             shard.close(line.link, 0, "done");
         }
+        for link in self.holder.iter().flat_map(Holder::links) {
+            shard.close(link, 0, "done");
+        }
         self.phase = Phase::Closing {
             give_up: now() + limits::CLOSE_TIME + limits::CLOSE_TIME,
         };
@@ -488,7 +506,13 @@ impl Generator {
 }
 
 impl Handler for Generator {
-    fn up(&mut self, link: LinkId, _info: &LinkInfo) {
+    fn up(&mut self, link: LinkId, info: &LinkInfo) {
+        if let (Some(holder), Origin::Dialled { token }) = (&mut self.holder, info.origin)
+            && holder.is_mine(token)
+        {
+            holder.up(link);
+            return;
+        }
         self.lines.push(Line { link, ready: false });
     }
 
@@ -497,6 +521,8 @@ impl Handler for Generator {
             Event::Ready(_) => {
                 if let Some(line) = self.lines.iter_mut().find(|line| line.link == link) {
                     line.ready = true;
+                } else if let Some(holder) = &mut self.holder {
+                    holder.ready(link, now());
                 }
             }
             Event::Frame {
@@ -516,6 +542,17 @@ impl Handler for Generator {
     }
 
     fn down(&mut self, link: LinkId, reason: &Down) {
+        if self.holder.as_mut().is_some_and(|holder| holder.down(link)) {
+            match self.phase {
+                Phase::Closing { .. } => {}
+                Phase::Connecting { .. } | Phase::Opening => self.abort(format!(
+                    "{}: an association was lost while others were opened: {reason}",
+                    self.plan.target
+                )),
+                _ => self.count_error(true, "idle_association_down", reason.to_string()),
+            }
+            return;
+        }
         let was_ready = self
             .lines
             .iter()
@@ -587,8 +624,14 @@ impl Work for Generator {
             Phase::Connecting { give_up } => {
                 let ready = self.lines.iter().filter(|line| line.ready).count();
                 if ready == self.plan.connections {
-                    self.gate.arrive();
-                    self.phase = Phase::Waiting { give_up };
+                    let holds = self.holder.as_ref().is_some_and(Holder::is_wanted);
+                    if holds {
+                        self.gate.open();
+                        self.phase = Phase::Opening;
+                    } else {
+                        self.gate.arrive();
+                        self.phase = Phase::Waiting { give_up };
+                    }
                     return Pace::AGAIN;
                 }
                 if at >= give_up {
@@ -600,6 +643,25 @@ impl Work for Generator {
                 }
                 Pace::until(give_up.min(at + LOOK_TIME))
             }
+            Phase::Opening => match self.holder.as_mut().map(|holder| holder.open(at)) {
+                Some(Step::Until(_)) if self.gate.has_failed() => {
+                    self.close(shard);
+                    Pace::AGAIN
+                }
+                Some(Step::Until(due)) => Pace::until(due),
+                Some(Step::Stuck(text)) => {
+                    self.abort(format!("{}: {text}", self.plan.target));
+                    Pace::AGAIN
+                }
+                Some(Step::Done) | None => {
+                    self.gate.arrive();
+                    // Other threads open theirs, and say so when they cannot.
+                    self.phase = Phase::Waiting {
+                        give_up: at + OTHERS_TIME,
+                    };
+                    Pace::AGAIN
+                }
+            },
             Phase::Waiting { give_up } => match self.gate.start() {
                 Some(start) if start <= at => {
                     self.begin(start);

@@ -17,7 +17,8 @@ use crate::series::Series;
 use crate::session::Load;
 use npamp_relay::engine::cores;
 use schema::{
-    Asked, Counts, Cpu, ErrorReport, KindCounts, Rates, Replies, SCHEMA, ScheduleReport, ThreadCpu,
+    Asked, Counts, Cpu, ErrorReport, Idle, KindCounts, Rates, Replies, SCHEMA, ScheduleReport,
+    ThreadCpu,
 };
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -95,6 +96,7 @@ impl Report {
                 late_sends: measurement.late_sends,
                 late_after_ms: arguments.lag_max.as_secs_f64() * 1000.0,
             },
+            idle: idle(arguments, observation),
             sweep: None,
             soak: None,
             errors: measurement
@@ -154,7 +156,7 @@ fn asked(arguments: &RunArguments, load: Load) -> Asked {
         duration_s: load.duration.as_secs_f64(),
         warmup_s: load.warmup.as_secs_f64(),
         timeout_s: arguments.timeout.as_secs_f64(),
-        connections: arguments.connections,
+        connections: arguments.lines(),
         concurrency_max: if arguments.scenario.is_http() {
             usize::try_from(arguments.connections).unwrap_or(usize::MAX)
         } else {
@@ -179,6 +181,12 @@ fn asked(arguments: &RunArguments, load: Load) -> Asked {
 fn latency(arguments: &RunArguments, measurement: &mut Measurement) -> BTreeMap<String, Summary> {
     let mut latency = BTreeMap::new();
     let is_mixed = arguments.scenario == Scenario::Mixed;
+    if arguments.scenario == Scenario::Connect {
+        latency.insert("ready".to_owned(), measurement.ready.summary());
+        if !arguments.exchange {
+            return latency;
+        }
+    }
     for kind in arguments.mix().kinds() {
         let name = |name: &str| {
             if is_mixed {
@@ -271,4 +279,22 @@ pub fn point(load: Load, measurement: &Measurement, observation: &Observation) -
         passed: false,
         reason: None,
     }
+}
+
+fn idle(arguments: &RunArguments, observation: &Observation) -> Option<Idle> {
+    let (before, after) = observation.held?;
+    #[allow(clippy::cast_precision_loss)] // averages
+    let count = arguments.held() as f64;
+    #[allow(clippy::cast_precision_loss)] // octets
+    let each =
+        |before: Option<u64>, after: Option<u64>| Some((after? as f64 - before? as f64) / count);
+    let open_s = (after.at - before.at).as_secs_f64();
+    Some(Idle {
+        associations: arguments.held(),
+        open_s,
+        open_per_s: count / open_s,
+        rss_per_association_octets: each(before.rss_octets, after.rss_octets),
+        heap_per_association_octets: each(before.heap_octets, after.heap_octets)
+            .filter(|_| arguments.is_self()),
+    })
 }

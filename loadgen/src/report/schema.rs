@@ -38,6 +38,9 @@ pub struct Report {
     pub cpu: Option<Cpu>,
     /// One entry a second of the measured time, the last one maybe shorter.
     pub series: Vec<Second>,
+    /// In the scenario idle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<Idle>,
     /// With `--sweep`; all else is then of the knee, or of the soak.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sweep: Option<Sweep>,
@@ -143,6 +146,19 @@ pub struct ThreadCpu {
     /// `generator` or `responder`.
     pub side: String,
     pub cpu_s: f64,
+}
+
+/// Associations that were only held.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Idle {
+    pub associations: u64,
+    /// How long it took to open them.
+    pub open_s: f64,
+    pub open_per_s: f64,
+    /// Growth of the responder's resident memory for each; of both ends when they are in one process.
+    pub rss_per_association_octets: Option<f64>,
+    /// Growth of the heap for each, both ends together; none when the responder is another process.
+    pub heap_per_association_octets: Option<f64>,
 }
 
 /// A search for the highest rate that is served well.

@@ -102,6 +102,23 @@ impl Report {
                 );
             }
         }
+        if let Some(idle) = &self.idle {
+            let shown = |octets: Option<f64>| {
+                octets.map_or_else(
+                    || "unknown".to_owned(),
+                    |octets| format!("{:.1} KiB", octets / 1024.0),
+                )
+            };
+            let _ = writeln!(
+                out,
+                "{} idle associations, opened at {:.0}/s; each takes {} resident, {} of heap{}.",
+                idle.associations,
+                idle.open_per_s,
+                shown(idle.rss_per_association_octets),
+                shown(idle.heap_per_association_octets),
+                if self.in_process { " (both ends)" } else { "" }
+            );
+        }
         if let Some(sweep) = &self.sweep {
             match (sweep.knee_per_s, &sweep.limited_by) {
                 (Some(knee), Some(reason)) => {

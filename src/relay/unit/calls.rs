@@ -93,6 +93,7 @@ impl Loop {
             token,
             unit: self.unit,
             upstream: settings.address.clone(),
+            local: None,
             server_name: Arc::from(settings.server_name.as_str()),
             tls: upstream.tls.clone(),
             identity: self.relay.identity.clone(),
