@@ -104,6 +104,9 @@ impl Channel {
     /// Appends a frame to `out`, not sealed yet: room for its header, the
     /// payload, room for its tag. Its sequence is spent here, before the seal,
     /// so that no path can spend it twice.
+    // Inlined, as are the others that pass a header on: one that is written field by field and
+    // at once read whole waits for the writes, which costs more than all else here.
+    #[inline]
     pub(super) fn append(
         &mut self,
         keys: &KeySource,
@@ -138,6 +141,7 @@ impl Channel {
     }
 
     /// Appends KEY_UPDATE, the last frame of its epoch.
+    #[cold]
     pub(super) fn append_update(
         &mut self,
         keys: &KeySource,
@@ -241,6 +245,7 @@ impl Channel {
     }
 
     /// Whether `sequence` is next, the frames opened ahead counted. Then the key is there.
+    #[inline]
     pub(super) fn is_next_ahead(&mut self, keys: &KeySource, sequence: u64) -> bool {
         let receive = &mut self.receive;
         let Some(next) = receive.ahead.checked_add(1) else {

@@ -67,6 +67,7 @@ impl Outbound {
     }
 
     /// Queues a frame of the association's owner.
+    #[inline]
     pub(super) fn push(&mut self, frame: Unsealed) -> Result<(), SendError> {
         if self.ended {
             return Err(SendError::Closed);

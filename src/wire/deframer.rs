@@ -52,6 +52,7 @@ impl Deframer {
     /// The header of the frame that lies whole at the front of `octets`, if the
     /// next [`Deframer::step`] would hand that frame out. Nothing is taken: the
     /// caller may take the frame by itself, or let the step do it.
+    #[inline]
     pub fn peek(&self, octets: &[u8]) -> Option<Header> {
         if self.failed.is_some() || self.held_octets() > 0 {
             return None;

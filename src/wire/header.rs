@@ -104,11 +104,13 @@ impl Header {
     pub const PREFIX_LEN: usize = 21;
 
     /// Octets 0–20: what the CRC covers and what seals authenticate.
+    #[inline]
     pub fn prefix(&self) -> [u8; Self::PREFIX_LEN] {
         self.words().prefix()
     }
 
     /// The header as it goes on the wire.
+    #[inline]
     pub fn encode(&self) -> [u8; Self::LEN] {
         let words = self.words();
         let mut out = [0; Self::LEN];
@@ -117,6 +119,7 @@ impl Header {
         out
     }
 
+    #[inline]
     fn words(&self) -> Words {
         Words([
             u64::from(MAGIC) << 8 | u64::from(VERSION << 4 | self.flags.0 & 0x0f),
@@ -130,6 +133,7 @@ impl Header {
     /// Reads the first 36 octets of `octets`. The CRC is checked before any
     /// other field is looked at, then magic, version, the reserved octets, and
     /// the two code points that must not appear.
+    #[inline]
     pub fn decode(octets: &[u8]) -> Result<Self, HeaderError> {
         let octets: &[u8; Self::LEN] = octets.first_chunk().ok_or(HeaderError::Truncated)?;
         let words = Words::read(octets);
@@ -175,6 +179,7 @@ struct Words([u64; 3]);
 const PADDING: usize = 3 * 8 - Header::PREFIX_LEN;
 
 impl Words {
+    #[inline]
     fn read(octets: &[u8; Header::LEN]) -> Self {
         let word = |at: usize| {
             let mut word = [0; 8];
@@ -184,6 +189,7 @@ impl Words {
         Self([word(0) >> (8 * PADDING), word(5), word(13)])
     }
 
+    #[inline]
     fn prefix(self) -> [u8; Header::PREFIX_LEN] {
         let Self([first, second, third]) = self;
         let mut out = [0; Header::PREFIX_LEN];
@@ -196,6 +202,7 @@ impl Words {
     /// CRC32C of the prefix, at eight octets an instruction. `crc32c` takes octets one by
     /// one up to the first aligned word and behind the last, which costs more than all else
     /// here; the padding leaves none, and the state it begins with takes the padding back.
+    #[inline]
     fn crc32c(self) -> u32 {
         #[repr(align(8))]
         struct Aligned([u8; 3 * 8]);

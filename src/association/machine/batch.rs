@@ -33,6 +33,7 @@ impl Waiting {
     }
 
     /// Adds the frame that was appended to `out`, of the channel at index `at`.
+    #[inline]
     pub(super) fn push(&mut self, channels: &[Channel], at: usize, header: Header, out: &mut [u8]) {
         self.frames[self.count] = Some((at, header));
         self.count += 1;
@@ -68,15 +69,15 @@ impl Waiting {
     }
 }
 
-/// Frames opened ahead of their turn, in order.
+/// Frames that lie there whole and are due, opened ahead of their turn, in order.
 pub(super) struct Ahead {
-    /// Index of the channel, header, and whether the tag verified.
-    frames: [Option<(usize, Header, bool)>; AEAD_BATCH_FRAMES],
+    /// Index of the channel, header, and whether the tag verified; a frame alone was not opened yet.
+    frames: [Option<(usize, Header, Option<bool>)>; AEAD_BATCH_FRAMES],
 }
 
 impl Ahead {
-    /// Header, and whether the tag verified.
-    pub(super) fn frames(&self) -> impl Iterator<Item = (Header, bool)> {
+    /// Header, and whether the tag verified if the frame was opened.
+    pub(super) fn frames(&self) -> impl Iterator<Item = (Header, Option<bool>)> {
         let frames = self.frames.iter().map_while(|frame| *frame);
         frames.map(|(_, header, authentic)| (header, authentic))
     }
@@ -110,7 +111,7 @@ impl Machine {
             if !header.flags.contains(Flags::ENC) || !channel.is_next_ahead(keys, header.sequence) {
                 break;
             }
-            ahead.frames[count] = Some((at, header, false));
+            ahead.frames[count] = Some((at, header, None));
             count += 1;
             end += Header::LEN + header.payload_length as usize;
             // What follows is of another epoch, or not to be opened at all.
@@ -120,7 +121,6 @@ impl Machine {
         }
         if count == 1 {
             // Alone a frame is opened faster in its turn.
-            ahead.frames[0] = None;
             return ahead;
         }
         let opened = ahead.frames;
@@ -135,7 +135,7 @@ impl Machine {
         });
         TrafficKey::open_all(frames, |place, authentic| {
             if let Some(frame) = &mut ahead.frames[place] {
-                frame.2 = authentic;
+                frame.2 = Some(authentic);
             }
         });
         ahead

@@ -27,12 +27,8 @@ impl Machine {
             for (header, authentic) in ahead.frames() {
                 let payload = taken + Header::LEN;
                 taken = payload + header.payload_length as usize;
-                let outcome = self.handle_frame(
-                    &header,
-                    &mut octets[payload..taken],
-                    Some(authentic),
-                    on_event,
-                );
+                let outcome =
+                    self.handle_frame(&header, &mut octets[payload..taken], authentic, on_event);
                 if outcome.is_err() {
                     // What was opened ahead and is not delivered does not stay.
                     octets[taken..].fill(0);
