@@ -52,6 +52,8 @@ struct Link {
     sending: Option<(Vec<u8>, usize)>,
     /// Ciphertext that waits for the send under way.
     outgoing: Vec<u8>,
+    /// Sealed frames that are too much for one turn, and how much of them TLS has.
+    sealed: Option<(Vec<u8>, usize)>,
     dirty: bool,
     timer: Option<Instant>,
     close_by: Option<Instant>,
@@ -147,6 +149,7 @@ impl Shard {
             receiving: false,
             sending: None,
             outgoing: Vec::new(),
+            sealed: None,
             dirty: false,
             timer: None,
             close_by: None,
@@ -510,21 +513,30 @@ impl Shard {
         };
         link.dirty = false;
         if link.sending.is_none() && matches!(link.phase, Phase::Open | Phase::Closing) {
-            let mut plain = std::mem::take(&mut self.plain);
-            plain.clear();
-            let sealed =
-                link.association
-                    .poll_transmit(&mut plain, limits::IN_FLIGHT_OCTETS_MAX, now());
-            self.stats.work.add(ShardCount::FramesSealed, sealed as u64);
+            let (plain, done) = if let Some(left) = link.sealed.take() {
+                left
+            } else {
+                let mut plain = std::mem::take(&mut self.plain);
+                plain.clear();
+                let octets_max = limits::IN_FLIGHT_OCTETS_MAX;
+                let sealed = link
+                    .association
+                    .poll_transmit(&mut plain, octets_max, now());
+                self.stats.work.add(ShardCount::FramesSealed, sealed as u64);
+                (plain, 0)
+            };
             if link.outgoing.capacity() == 0 && !plain.is_empty() {
                 link.outgoing = self.spare.pop().unwrap_or_default();
             }
-            let result = if plain.is_empty() {
-                Ok(())
-            } else {
-                link.tls.encrypt(&plain, &mut link.outgoing)
+            // A long frame lets the other links have their turns in between.
+            let end = match plain.len() - done {
+                left if left <= 2 * limits::IN_FLIGHT_OCTETS_MAX => plain.len(),
+                _ => done + limits::IN_FLIGHT_OCTETS_MAX,
             };
-            if plain.capacity() <= SCRATCH_OCTETS_MAX {
+            let result = link.tls.encrypt(&plain[done..end], &mut link.outgoing);
+            if end < plain.len() {
+                link.sealed = Some((plain, end));
+            } else if plain.capacity() <= SCRATCH_OCTETS_MAX {
                 self.plain = plain;
             }
             if let Err(error) = result {
@@ -532,7 +544,9 @@ impl Shard {
                 let id = link.id(slot);
                 self.broken.push((id, Down::Link(Arc::new(error))));
             }
-            let finished = link.phase == Phase::Closing && link.association.queued_octets() == 0;
+            let finished = link.phase == Phase::Closing
+                && link.association.queued_octets() == 0
+                && link.sealed.is_none();
             if finished {
                 let _ = link.tls.close(&mut link.outgoing);
             }
