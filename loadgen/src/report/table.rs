@@ -124,6 +124,9 @@ impl Report {
                 (Some(knee), Some(reason)) => {
                     let _ = writeln!(out, "Knee: {knee:.0}/s; above it, {reason}.");
                 }
+                (Some(knee), None) if knee < sweep.to_per_s => {
+                    let _ = writeln!(out, "Knee: not found yet; {knee:.0}/s was served well.");
+                }
                 (Some(knee), None) => {
                     let _ = writeln!(
                         out,
