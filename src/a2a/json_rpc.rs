@@ -3,15 +3,13 @@
 //! R23, and finds the final status-update of NPAMP-MAP-A2A §6.
 //!
 //! Never re-serialises, never allocates for a value, and nests to no depth: the
-//! members are skipped by a parser that keeps its own stack. Only top-level
-//! members matter; names are compared decoded.
+//! members are walked over by `json_text`. Only top-level members matter, and
+//! two of a result's own; names are compared decoded.
 
+use super::json_text::Walk;
 use crate::reasons;
-use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
+use serde::Deserialize;
 use std::borrow::Cow;
-use std::fmt;
 
 reasons! {
     /// Why a body is not the JSON-RPC 2.0 object that was expected.
@@ -72,6 +70,7 @@ pub struct Response<'a> {
     pub outcome: Outcome<'a>,
     /// `result` or `error` is there more than once, and `outcome` the last of them.
     pub repeated: bool,
+    is_final: bool,
 }
 
 impl Response<'_> {
@@ -85,16 +84,7 @@ impl Response<'_> {
     /// Whether this is a v0.3 status-update whose `final` is true, which ends its
     /// stream (NPAMP-MAP-A2A §6, ruling R15). Only the result's own members count.
     pub fn is_final_status_update(&self) -> bool {
-        let Outcome::Result(result) = self.outcome else {
-            return false;
-        };
-        if !result.starts_with('{') {
-            return false;
-        }
-        let mut deserializer = serde_json::Deserializer::from_str(result);
-        deserializer
-            .deserialize_map(FinalVisitor)
-            .unwrap_or_default()
+        self.is_final
     }
 }
 
@@ -173,15 +163,15 @@ pub fn scan_response(body: &[u8]) -> Result<Response<'_>, ScanError> {
         id,
         outcome,
         repeated: members.outcome_repeated,
+        is_final: members.is_final && matches!(outcome, Outcome::Result(_)),
     })
 }
 
 /// A success Response with `result` octet for octet, when that is one JSON text (ruling R25).
 pub fn success(id: Id<'_>, result: &[u8]) -> Option<Vec<u8>> {
     let result = std::str::from_utf8(result).ok()?;
-    let mut deserializer = serde_json::Deserializer::from_str(result);
-    IgnoredAny::deserialize(&mut deserializer).ok()?;
-    deserializer.end().ok()?;
+    let mut walk = Walk::new(result);
+    walk.value().filter(|_| walk.is_over())?;
     let parts = [
         r#"{"jsonrpc":"2.0","id":"#,
         id.token(),
@@ -259,28 +249,29 @@ struct Members<'a> {
     error: Option<&'a str>,
     duplicate: bool,
     outcome_repeated: bool,
+    /// `result` is a status-update whose `final` is true.
+    is_final: bool,
 }
 
 fn members(body: &[u8]) -> Result<Members<'_>, ScanError> {
     let body = std::str::from_utf8(body).map_err(|_| ScanError::NotJson)?;
-    let first = body
-        .bytes()
-        .find(|octet| !matches!(octet, b' ' | b'\t' | b'\n' | b'\r'));
-    let mut deserializer = serde_json::Deserializer::from_str(body);
+    let mut walk = Walk::new(body);
+    let first = walk.peek();
     if first != Some(b'{') {
         // Whole and well-formed, else it is no JSON at all.
-        IgnoredAny::deserialize(&mut deserializer).map_err(|_| ScanError::NotJson)?;
-        deserializer.end().map_err(|_| ScanError::NotJson)?;
+        walk.value()
+            .filter(|_| walk.is_over())
+            .ok_or(ScanError::NotJson)?;
         return Err(if first == Some(b'[') {
             ScanError::Batch
         } else {
             ScanError::NotAnObject
         });
     }
-    let members = deserializer
-        .deserialize_map(MembersVisitor)
-        .map_err(|_| ScanError::NotJson)?;
-    deserializer.end().map_err(|_| ScanError::NotJson)?;
+    let mut members = Members::default();
+    walk.object(|name, walk| members.take(name, walk))
+        .filter(|()| walk.is_over())
+        .ok_or(ScanError::NotJson)?;
     if members.duplicate {
         return Err(ScanError::DuplicateMember);
     }
@@ -288,6 +279,54 @@ fn members(body: &[u8]) -> Result<Members<'_>, ScanError> {
         return Err(ScanError::Version);
     }
     Ok(members)
+}
+
+impl<'a> Members<'a> {
+    /// Takes in the member whose value `walk` is at.
+    fn take(&mut self, name: &str, walk: &mut Walk<'a>) -> Option<()> {
+        // Names are compared decoded. One that is no text is none that matters.
+        let name = text(name).unwrap_or_default();
+        let slot = match &*name {
+            "jsonrpc" => &mut self.version,
+            "method" => &mut self.method,
+            "id" => &mut self.id,
+            "result" => {
+                let (result, is_final) = result(walk)?;
+                self.outcome_repeated |= self.result.replace(result).is_some();
+                self.is_final = is_final;
+                return Some(());
+            }
+            "error" => {
+                self.outcome_repeated |= self.error.replace(walk.value()?).is_some();
+                return Some(());
+            }
+            _ => return walk.value().map(drop),
+        };
+        // A repeated result or error is the endpoints' affair; the octets travel as they are.
+        self.duplicate |= slot.replace(walk.value()?).is_some();
+        Some(())
+    }
+}
+
+/// A result's token, and whether it is a status-update whose `final` is true. Of
+/// repeated members the last counts, as for most JSON parsers.
+fn result<'a>(walk: &mut Walk<'a>) -> Option<(&'a str, bool)> {
+    if walk.peek()? != b'{' {
+        return Some((walk.value()?, false));
+    }
+    let (mut status_update, mut is_final) = (false, false);
+    let result = walk.token(|walk| {
+        walk.object(|name, walk| {
+            let value = walk.value()?;
+            match text(name).as_deref() {
+                Some("kind") => status_update = text(value).as_deref() == Some("status-update"),
+                Some("final") => is_final = value == "true",
+                _ => {}
+            }
+            Some(())
+        })
+    })?;
+    Some((result, status_update && is_final))
 }
 
 fn id_of(token: &str) -> Result<Id<'_>, ScanError> {
@@ -302,8 +341,9 @@ fn id_of(token: &str) -> Result<Id<'_>, ScanError> {
 fn text(token: &str) -> Option<Cow<'_, str>> {
     #[derive(Deserialize)]
     struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-    if !token.starts_with('"') {
-        return None;
+    let content = token.strip_prefix('"')?;
+    if memchr::memchr(b'\\', content.as_bytes()).is_none() {
+        return content.strip_suffix('"').map(Cow::Borrowed);
     }
     serde_json::from_str::<Text<'_>>(token)
         .ok()
@@ -336,121 +376,6 @@ fn decimal(token: &str) -> Option<(bool, String, i64)> {
     let zeros = i64::try_from(digits.len() - significant.len()).ok()?;
     let power = exponent - fraction + zeros;
     Some((negative, significant.to_owned(), power))
-}
-
-/// The member names that matter at the top level and in a result.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Name {
-    Version,
-    Method,
-    Id,
-    Result,
-    Error,
-    Kind,
-    Final,
-    Other,
-}
-
-struct NameSeed;
-
-impl<'de> DeserializeSeed<'de> for NameSeed {
-    type Value = Name;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Name, D::Error> {
-        // As octets: a name may hold a lone surrogate escape, which is JSON but no text.
-        deserializer.deserialize_bytes(self)
-    }
-}
-
-impl Visitor<'_> for NameSeed {
-    type Value = Name;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a member name")
-    }
-
-    fn visit_bytes<E: serde::de::Error>(self, name: &[u8]) -> Result<Name, E> {
-        Ok(match name {
-            b"jsonrpc" => Name::Version,
-            b"method" => Name::Method,
-            b"id" => Name::Id,
-            b"result" => Name::Result,
-            b"error" => Name::Error,
-            b"kind" => Name::Kind,
-            b"final" => Name::Final,
-            _ => Name::Other,
-        })
-    }
-
-    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Name, E> {
-        self.visit_bytes(name.as_bytes())
-    }
-}
-
-struct MembersVisitor;
-
-impl<'de> Visitor<'de> for MembersVisitor {
-    type Value = Members<'de>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
-        let mut members = Members::default();
-        while let Some(name) = map.next_key_seed(NameSeed)? {
-            let slot = match name {
-                Name::Version => &mut members.version,
-                Name::Method => &mut members.method,
-                Name::Id => &mut members.id,
-                Name::Result => &mut members.result,
-                Name::Error => &mut members.error,
-                Name::Kind | Name::Final | Name::Other => {
-                    map.next_value::<IgnoredAny>()?;
-                    continue;
-                }
-            };
-            let value: &'de RawValue = map.next_value()?;
-            let repeated = slot.replace(value.get()).is_some();
-            // A repeated result or error is the endpoints' affair; the octets travel as they are.
-            let outcome = matches!(name, Name::Result | Name::Error);
-            members.duplicate |= repeated && !outcome;
-            members.outcome_repeated |= repeated && outcome;
-        }
-        Ok(members)
-    }
-}
-
-struct FinalVisitor;
-
-impl<'de> Visitor<'de> for FinalVisitor {
-    type Value = bool;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a result object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<bool, A::Error> {
-        // The last of repeated members counts, as for most JSON parsers.
-        let mut status_update = false;
-        let mut final_event = false;
-        while let Some(name) = map.next_key_seed(NameSeed)? {
-            match name {
-                Name::Kind => {
-                    let kind: &'de RawValue = map.next_value()?;
-                    status_update = text(kind.get()).as_deref() == Some("status-update");
-                }
-                Name::Final => {
-                    let value: &'de RawValue = map.next_value()?;
-                    final_event = value.get() == "true";
-                }
-                _ => {
-                    map.next_value::<IgnoredAny>()?;
-                }
-            }
-        }
-        Ok(status_update && final_event)
-    }
 }
 
 #[cfg(test)]

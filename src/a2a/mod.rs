@@ -9,6 +9,7 @@ pub mod budget;
 pub mod card;
 pub mod config;
 pub mod json_rpc;
+mod json_text;
 pub mod mapper;
 pub mod method;
 pub mod port;
