@@ -15,6 +15,7 @@ pub mod document_set;
 pub mod duplex;
 pub mod envelope;
 pub mod error;
+pub mod own;
 pub mod payload;
 pub mod replay;
 pub mod requester;

@@ -3,9 +3,10 @@
 //! any more. Serves NPAMP-BRIDGE §5 and NPAMP-CC-STREAM §5, §7.
 
 use crate::bridge::correlation::CorrelationId;
+use crate::bridge::own::OwnMap;
 use crate::bridge::stream::{Consumer, NotMonotonic};
 use crate::limits::ABANDONED_EXCHANGES_REMEMBERED_MAX;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 /// An outstanding exchange.
 #[derive(Debug)]
@@ -37,19 +38,19 @@ pub enum EventRefused {
     NotMonotonic,
 }
 
-/// The table. `T` is what the owner keeps per exchange.
+/// The table. `T` is what the owner keeps per exchange. The names in it are this side's own.
 #[derive(Debug)]
 pub struct RequesterTable<T> {
-    outstanding: HashMap<CorrelationId, Outstanding<T>>,
-    abandoned: HashMap<CorrelationId, Abandoned>,
+    outstanding: OwnMap<CorrelationId, Outstanding<T>>,
+    abandoned: OwnMap<CorrelationId, Abandoned>,
     abandoned_order: VecDeque<CorrelationId>,
 }
 
 impl<T> Default for RequesterTable<T> {
     fn default() -> Self {
         Self {
-            outstanding: HashMap::new(),
-            abandoned: HashMap::new(),
+            outstanding: OwnMap::default(),
+            abandoned: OwnMap::default(),
             abandoned_order: VecDeque::new(),
         }
     }
@@ -134,7 +135,7 @@ impl<T> RequesterTable<T> {
         let entry = self.outstanding.remove(correlation_id);
         if self.outstanding.is_empty() && self.outstanding.capacity() > 64 {
             // An idle association holds no burst's memory.
-            self.outstanding = HashMap::new();
+            self.outstanding = OwnMap::default();
         }
         entry
     }

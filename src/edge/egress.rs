@@ -14,13 +14,13 @@ use super::sse::SseParser;
 use super::stats::{AgentOutcome, EdgeStats, EventFlow};
 use super::{EdgeError, Mapping};
 use crate::a2a::port::{AgentEvent, Dispatch, DispatchAction, ExchangeId, ServiceParameters};
+use crate::bridge::own::OwnMap;
 use crate::limits;
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::BodyExt;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use tokio::time::{Instant, timeout_at};
 /// The agents of this relay, reached from one thread.
 pub struct Egress {
     agents: Vec<Agent>,
-    running: RefCell<HashMap<ExchangeId, Running>>,
+    running: RefCell<OwnMap<ExchangeId, Running>>,
     budget: Budget,
     stats: Arc<EdgeStats>,
 }

@@ -10,13 +10,14 @@ use crate::a2a::config::{DiscoveryConfig, MapperConfig};
 use crate::a2a::mapper::Mapper;
 use crate::a2a::port::{AssociationId, CallId, ExchangeId, Input, Output};
 use crate::a2a::streams::MapperId;
+use crate::bridge::own::OwnMap;
 use crate::bridge::safety::EffectSet;
 use crate::engine::clock::{SystemRandom, now};
 use crate::engine::queue::{Consumer, Doorbell, Producer, Weight, bounded};
 use crate::engine::wake::Wake;
 use crate::limits;
 use crossbeam::sync::{Parker, Unparker};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -131,7 +132,7 @@ pub struct Port {
 
 impl Mapping {
     /// Maps one input, now or soon.
-    pub fn handle(&mut self, input: Input, calls: &HashMap<CallId, AssociationId>) {
+    pub fn handle(&mut self, input: Input, calls: &OwnMap<CallId, AssociationId>) {
         match self {
             Self::Inline(mapper) => mapper.handle(input, now(), &mut SystemRandom),
             Self::Workers(ports) => {
@@ -420,7 +421,7 @@ fn work(
     bell: &Bell,
     stop: &AtomicBool,
 ) {
-    let mut dispatched: HashMap<ExchangeId, usize> = HashMap::new();
+    let mut dispatched: OwnMap<ExchangeId, usize> = OwnMap::default();
     let mut idle_since: Option<Instant> = None;
     while !stop.load(Ordering::Acquire) {
         let mut worked = false;
@@ -488,7 +489,7 @@ fn work(
 fn hand_out(
     mapper: &mut Mapper,
     units: &mut [UnitEnd],
-    dispatched: &mut HashMap<ExchangeId, usize>,
+    dispatched: &mut OwnMap<ExchangeId, usize>,
     unit: usize,
 ) {
     while let Some(output) = mapper.poll_output() {

@@ -6,8 +6,9 @@
 use super::health::{Health, Refusal};
 use super::redial::Redial;
 use crate::a2a::port::{AssociationId, CallId, CallRequest, ServiceParameters};
+use crate::bridge::own::OwnMap;
 use crate::limits;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// Names an entry of [`Pools`], and says whose it is.
@@ -89,7 +90,7 @@ struct Route {
 /// Every entry of a unit.
 #[derive(Debug)]
 pub struct Pools {
-    entries: HashMap<PoolId, Pool>,
+    entries: OwnMap<PoolId, Pool>,
     routes: Vec<Route>,
     waiting: usize,
     /// Entries that streams wait for.
@@ -123,7 +124,7 @@ impl Pools {
             turn: 0,
         });
         Self {
-            entries: HashMap::new(),
+            entries: OwnMap::default(),
             routes: routes.collect(),
             waiting: 0,
             redialled: Vec::new(),

@@ -10,13 +10,14 @@ use super::unit::Message;
 use crate::a2a::port::{
     AgentEvent, AssociationId, CallId, CallRequest, ExchangeId, ServiceParameters,
 };
+use crate::bridge::own::OwnMap;
 use crate::crypto::Random;
 use crate::edge::call::{self, CallHandle, CallSink};
 use crate::edge::streams::{StreamBounds, Streams};
 use crate::edge::{CallRefusal, Elsewhere, Mapping as EdgeMapping};
 use crate::engine::clock::{SystemRandom, now};
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -55,9 +56,9 @@ pub struct Port {
     pub(super) evicted: RefCell<Vec<AssociationId>>,
     pub(super) pressure: RefCell<Pressure>,
     /// Association of each exchange given to the egress.
-    pub(super) exchanges: RefCell<HashMap<ExchangeId, AssociationId>>,
+    pub(super) exchanges: RefCell<OwnMap<ExchangeId, AssociationId>>,
     /// Exchanges whose streams outlived their association: the mapper paces them.
-    pub(super) paced: RefCell<HashMap<ExchangeId, Paced>>,
+    pub(super) paced: RefCell<OwnMap<ExchangeId, Paced>>,
     pub(super) notify: Notify,
     pub(super) draining: Cell<bool>,
     pub(super) calls: Cell<u64>,

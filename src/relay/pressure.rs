@@ -3,6 +3,7 @@
 //! calls through [`Pressure::is_high`]. Nothing on the mapping path waits.
 
 use crate::a2a::port::AssociationId;
+use crate::bridge::own::OwnMap;
 use crate::limits;
 use std::collections::HashMap;
 use std::task::{Context, Poll, Waker};
@@ -46,7 +47,7 @@ impl Level {
 /// Levels of a unit's associations.
 #[derive(Debug, Default)]
 pub struct Pressure {
-    levels: HashMap<AssociationId, Level>,
+    levels: OwnMap<AssociationId, Level>,
     total: usize,
     /// Mapping workers cannot take more; every source waits.
     stalled: bool,

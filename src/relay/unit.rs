@@ -13,6 +13,7 @@ use crate::a2a::port::{
 };
 use crate::a2a::streams::MapperId;
 use crate::association::{Code, PROTOCOL_A2A, Peer};
+use crate::bridge::own::{OwnMap, OwnSet};
 use crate::edge::EdgeError;
 use crate::edge::egress::Egress;
 use crate::edge::ingress::Ingress;
@@ -22,7 +23,6 @@ use crate::engine::shard::{Down, LinkId, LinkInfo, Shard};
 use crate::engine::wake::{Doorbell, Wake};
 use crate::limits;
 use crate::wire::{ChannelId, Flags, FrameType};
-use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;
 use std::io;
 use std::net::TcpListener;
@@ -120,18 +120,18 @@ struct Loop {
     relay: Arc<Relay>,
     stats: Arc<UnitStats>,
     heard: Vec<Heard>,
-    lines: HashMap<AssociationId, Line>,
-    associations: HashMap<LinkId, AssociationId>,
+    lines: OwnMap<AssociationId, Line>,
+    associations: OwnMap<LinkId, AssociationId>,
     next_association: u64,
-    calls: HashMap<CallId, Call>,
+    calls: OwnMap<CallId, Call>,
     /// Association of each call given to the mapper.
-    carried: HashMap<CallId, AssociationId>,
+    carried: OwnMap<CallId, AssociationId>,
     /// Exchanges of peers that are calls of ours.
     transits: Transits,
-    dials: HashMap<u64, PoolId>,
+    dials: OwnMap<u64, PoolId>,
     next_dial: u64,
     /// Associations with octets on their way out.
-    busy: HashSet<AssociationId>,
+    busy: OwnSet<AssociationId>,
     /// The ingresses being served; each ends once its last client has its reply.
     edges: Vec<JoinHandle<Result<(), EdgeError>>>,
     drain_by: Option<Instant>,
@@ -211,15 +211,15 @@ async fn work(setup: Setup) -> io::Result<()> {
         relay,
         stats,
         heard: Vec::new(),
-        lines: HashMap::new(),
-        associations: HashMap::new(),
+        lines: OwnMap::default(),
+        associations: OwnMap::default(),
         next_association: 0,
-        calls: HashMap::new(),
-        carried: HashMap::new(),
+        calls: OwnMap::default(),
+        carried: OwnMap::default(),
         transits: Transits::default(),
-        dials: HashMap::new(),
+        dials: OwnMap::default(),
         next_dial: 0,
-        busy: HashSet::new(),
+        busy: OwnSet::default(),
         edges,
         drain_by: None,
         idle_since: None,

@@ -29,6 +29,7 @@ use crate::a2a::streams::{MapperId, StreamRegistry};
 use crate::bridge::correlation::CorrelationId;
 use crate::bridge::envelope::{ContentType, Envelope, EnvelopeFlags, MessageKind, ProtocolId};
 use crate::bridge::error::BridgeError;
+use crate::bridge::own::{OwnMap, OwnSet};
 use crate::bridge::payload::{self, Payload};
 use crate::bridge::requester::RequesterTable;
 use crate::bridge::responder::ResponderTable;
@@ -57,15 +58,15 @@ pub struct Mapper {
     directory: Box<dyn AgentDirectory + Send>,
     budget: Arc<OctetBudget>,
     stats: Arc<MapperStats>,
-    associations: HashMap<AssociationId, Association>,
-    calls: HashMap<CallId, (AssociationId, CorrelationId)>,
+    associations: OwnMap<AssociationId, Association>,
+    calls: OwnMap<CallId, (AssociationId, CorrelationId)>,
     /// Calls that are discovery queries.
-    discoveries: HashMap<CallId, (AssociationId, CorrelationId)>,
+    discoveries: OwnMap<CallId, (AssociationId, CorrelationId)>,
     /// Agents that no connection came about to, and that have not answered since.
     unreachable: HashSet<usize>,
     /// When each agent that was out of reach was first heard of again.
     returned: HashMap<usize, Instant>,
-    exchanges: HashMap<ExchangeId, Exchange>,
+    exchanges: OwnMap<ExchangeId, Exchange>,
     next_exchange: u64,
     /// Streams that we produce and can send again.
     retained: Retained,
@@ -86,7 +87,7 @@ struct Association {
     bridge: ResponderTable<Slot>,
     discovery: ResponderTable<Slot>,
     /// Notifications with the agent.
-    notifications: HashSet<ExchangeId>,
+    notifications: OwnSet<ExchangeId>,
     /// Foreign-message octets held.
     octets: usize,
     /// Present where both peers have the Discovery channel.
@@ -119,12 +120,12 @@ impl Mapper {
             directory,
             budget,
             stats: Arc::default(),
-            associations: HashMap::new(),
-            calls: HashMap::new(),
-            discoveries: HashMap::new(),
+            associations: OwnMap::default(),
+            calls: OwnMap::default(),
+            discoveries: OwnMap::default(),
             unreachable: HashSet::new(),
             returned: HashMap::new(),
-            exchanges: HashMap::new(),
+            exchanges: OwnMap::default(),
             next_exchange: 1,
             retained: Retained::default(),
             parked: Parked::default(),
@@ -256,7 +257,7 @@ impl Mapper {
                 requester: RequesterTable::default(),
                 bridge: ResponderTable::default(),
                 discovery: ResponderTable::default(),
-                notifications: HashSet::new(),
+                notifications: OwnSet::default(),
                 octets: 0,
                 capabilities: None,
             },

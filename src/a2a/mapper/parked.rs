@@ -11,6 +11,7 @@ use crate::a2a::stats::{Outcome, Refusal, Resumption};
 use crate::bridge::correlation::CorrelationId;
 use crate::bridge::document::DocumentError;
 use crate::bridge::envelope::MessageKind;
+use crate::bridge::own::OwnMap;
 use crate::bridge::payload::Payload;
 use crate::bridge::requester::{Outstanding, RequesterTable};
 use crate::bridge::stream::Consumer;
@@ -24,7 +25,7 @@ use std::time::Instant;
 /// Streams that wait, by the association that they were on.
 #[derive(Default)]
 pub(super) struct Parked {
-    groups: HashMap<AssociationId, Group>,
+    groups: OwnMap<AssociationId, Group>,
     /// Every wait is as long as every other, so that they end in this order.
     due: VecDeque<(Instant, AssociationId)>,
 }

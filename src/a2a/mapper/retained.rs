@@ -18,6 +18,7 @@ use crate::a2a::stats::{Outcome, Resumption};
 use crate::a2a::streams::{MapperId, StreamHome, StreamKey, StreamRegistry};
 use crate::bridge::correlation::CorrelationId;
 use crate::bridge::envelope::MessageKind;
+use crate::bridge::own::OwnMap;
 use crate::bridge::replay::{Held, ReplayBuffer};
 use crate::bridge::safety::Effect;
 use crate::bridge::stream::NotMonotonic;
@@ -26,7 +27,7 @@ use crate::bridge::transport_error::{TransportCode, TransportErrorBody};
 use crate::limits::{REPLAY_BURST_OCTETS, RETAINED_STREAMS_MAX};
 use crate::wire::ChannelId;
 use bytes::Bytes;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -38,7 +39,7 @@ const VOID_DUE_MIN: usize = 64;
 pub(super) struct Retained {
     registry: Arc<StreamRegistry>,
     id: MapperId,
-    streams: HashMap<ExchangeId, Stream>,
+    streams: OwnMap<ExchangeId, Stream>,
     /// Ends of retention, in order; one that its stream no longer has is void.
     due: VecDeque<(Instant, ExchangeId)>,
     /// How many ends of retention there may be before the void ones are looked for.
@@ -46,7 +47,7 @@ pub(super) struct Retained {
     /// Streams without a place.
     idle: usize,
     /// Streams with something to send, by association.
-    pulls: HashMap<AssociationId, VecDeque<ExchangeId>>,
+    pulls: OwnMap<AssociationId, VecDeque<ExchangeId>>,
 }
 
 struct Stream {
@@ -428,7 +429,7 @@ impl Mapper {
         }
         if self.retained.streams.is_empty() && self.retained.streams.capacity() > 64 {
             // Nothing is held after a burst.
-            self.retained.streams = HashMap::new();
+            self.retained.streams = OwnMap::default();
             self.retained.due = VecDeque::new();
         }
         Some(stream)

@@ -11,12 +11,12 @@ use crate::a2a::port::{
     AgentEvent, AssociationId, CallEvent, CallId, ExchangeId, Input, Transit, TransportError,
     UpstreamEvent,
 };
+use crate::bridge::own::OwnMap;
 use crate::bridge::transport_error::TransportCode;
 use crate::edge::call::CallSink;
 use crate::engine::clock::now;
 use crate::relay::pools::{Admission, PoolState};
 use crate::relay::stats::UnitCount;
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// Whom the events of a call are for.
@@ -30,7 +30,7 @@ pub(super) enum Owner {
 /// The exchanges of a unit's peers that are with an upstream.
 #[derive(Default)]
 pub(super) struct Transits {
-    passing: HashMap<ExchangeId, Passing>,
+    passing: OwnMap<ExchangeId, Passing>,
     /// When to look next for those that have waited too long.
     look_at: Option<Instant>,
 }
