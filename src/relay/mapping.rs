@@ -12,7 +12,7 @@ use crate::a2a::port::{AssociationId, CallId, ExchangeId, Input, Output};
 use crate::a2a::streams::MapperId;
 use crate::bridge::own::OwnMap;
 use crate::bridge::safety::EffectSet;
-use crate::engine::clock::{SystemRandom, now};
+use crate::engine::clock::{NameRandom, now};
 use crate::engine::queue::{Consumer, Doorbell, Producer, Weight, bounded};
 use crate::engine::wake::Wake;
 use crate::limits;
@@ -134,7 +134,7 @@ impl Mapping {
     /// Maps one input, now or soon.
     pub fn handle(&mut self, input: Input, calls: &OwnMap<CallId, AssociationId>) {
         match self {
-            Self::Inline(mapper) => mapper.handle(input, now(), &mut SystemRandom),
+            Self::Inline(mapper) => mapper.handle(input, now(), &mut NameRandom),
             Self::Workers(ports) => {
                 let workers = ports.len() as u64;
                 let (worker, input) = match input {
@@ -169,7 +169,7 @@ impl Mapping {
     pub fn give(&mut self, unit: usize, mapper: MapperId, input: Input) -> Result<(), Input> {
         match self {
             Self::Inline(own) if mapper.0 == unit => {
-                own.handle(input, now(), &mut SystemRandom);
+                own.handle(input, now(), &mut NameRandom);
                 Ok(())
             }
             Self::Inline(_) => Err(input),
@@ -436,7 +436,7 @@ fn work(
                 {
                     dispatched.remove(exchange);
                 }
-                mapper.handle(input, now(), &mut SystemRandom);
+                mapper.handle(input, now(), &mut NameRandom);
                 hand_out(&mut mapper, &mut units, &mut dispatched, unit);
             }
         }
