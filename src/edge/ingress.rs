@@ -240,6 +240,8 @@ impl Ingress {
             Instant::now() + self.bounds.head_time.min(self.bounds.idle_time),
         ));
         let mut stopping = false;
+        // Made once: it enters a list, and a connection comes through here for each step of it.
+        let mut told = std::pin::pin!(stopped(&mut shutdown));
         loop {
             tokio::select! {
                 ended = serving.as_mut() => {
@@ -249,7 +251,7 @@ impl Ingress {
                     }
                     return;
                 }
-                () = stopped(&mut shutdown), if !stopping => {
+                () = told.as_mut(), if !stopping => {
                     stopping = true;
                     serving.as_mut().graceful_shutdown();
                 }
