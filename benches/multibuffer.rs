@@ -1,87 +1,93 @@
-//! Sealing and opening frames together (`src/crypto/multibuffer/`) against one
-//! after the other with `ring`, in one run: batches of 64 by octets of plaintext
-//! under one key and under a key for each frame, and a batch of 8 of mixed
-//! lengths. Opening works in place, so its figures hold one copy of the frames.
+//! Sealing and opening messages together (`src/crypto/multibuffer/`) against one
+//! after the other with `ring`, in one run and nothing but AEAD: 21 octets of
+//! associated data, no header, no checksum. Batches of 64 by octets of plaintext
+//! under one key and under a key for each message, on every path that the CPU
+//! has; batches of 8 of mixed lengths, and few. Opening works in place, so its
+//! figures hold one copy of the messages.
 #![allow(missing_docs)] // criterion_group! makes public items
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use npamp_relay::crypto::{KeyIv, Suite, TAG_LEN, TrafficKey};
-use npamp_relay::wire::{ChannelId, Flags, FrameType, Header};
-use std::hint::black_box;
+use npamp_relay::crypto::TAG_LEN;
+use npamp_relay::crypto::multibuffer::{Message, Path};
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 
 const BATCH: usize = 64;
+const ABOUT_64: [usize; 8] = [64, 40, 17, 100, 72, 90, 33, 120];
 const MIXED: [usize; 8] = [64, 300, 40, 1024, 120, 17, 512, 256];
+const HEAD: [u8; 21] = [7; 21];
 
-struct Batch {
-    keys: Vec<TrafficKey>,
-    headers: Vec<Header>,
-    octets: Vec<u8>,
+fn octets(key: usize) -> [u8; 32] {
+    [key as u8; 32]
 }
 
-impl Batch {
-    fn new(lengths: &[usize], keys: usize) -> Self {
-        let key =
-            |i: usize| KeyIv::new(&[i as u8; 32], &[9; 12]).into_traffic_key(Suite::Aes256Gcm);
-        let header = |(i, octets): (usize, &usize)| Header {
-            flags: Flags::ENC,
-            frame_type: FrameType::BRIDGE_STREAM_DATA,
-            channel: ChannelId::BRIDGE,
-            sequence: i as u64,
-            payload_length: (octets + TAG_LEN) as u32,
-        };
-        let octets = lengths.iter().map(|octets| Header::LEN + octets + TAG_LEN);
-        Self {
-            keys: (0..keys).map(key).collect(),
-            headers: lengths.iter().enumerate().map(header).collect(),
-            octets: vec![0xa5; octets.sum()],
-        }
-    }
+fn nonce(at: usize) -> [u8; 12] {
+    [at as u8; 12]
+}
 
-    fn frames<'a>(
-        &'a self,
-        mut octets: &'a mut [u8],
-    ) -> impl Iterator<Item = (&'a TrafficKey, Header, &'a mut [u8])> {
-        self.headers.iter().enumerate().map(move |(i, header)| {
-            let length = Header::LEN + header.payload_length as usize;
-            let (frame, rest) = std::mem::take(&mut octets).split_at_mut(length);
-            octets = rest;
-            (&self.keys[i % self.keys.len()], *header, frame)
-        })
+fn seal(keys: &[LessSafeKey], payloads: &mut [Vec<u8>]) {
+    for (at, payload) in payloads.iter_mut().enumerate() {
+        let length = payload.len() - TAG_LEN;
+        let (text, tag) = payload.split_at_mut(length);
+        let nonce = Nonce::assume_unique_for_key(nonce(at));
+        let key = &keys[at % keys.len()];
+        let made = key.seal_in_place_separate_tag(nonce, Aad::from(HEAD), text);
+        tag.copy_from_slice(made.expect("a short message").as_ref());
     }
 }
 
 fn shape(criterion: &mut Criterion, name: &str, lengths: &[usize], keys: usize) {
-    let batch = Batch::new(lengths, keys);
-    let mut octets = batch.octets.clone();
     let mut group = criterion.benchmark_group(format!("multibuffer/{name}"));
     group.throughput(Throughput::Elements(lengths.len() as u64));
-    group.bench_function(BenchmarkId::new("seal", "together"), |bencher| {
-        bencher.iter(|| TrafficKey::seal_all(batch.frames(&mut octets)));
-    });
+    let ring: Vec<_> = (0..keys)
+        .map(|key| UnboundKey::new(&AES_256_GCM, &octets(key)).map(LessSafeKey::new))
+        .collect::<Result<_, _>>()
+        .expect("keys of 32 octets");
+    let mut payloads: Vec<_> = lengths
+        .iter()
+        .map(|length| vec![0xa5; length + TAG_LEN])
+        .collect();
     group.bench_function(BenchmarkId::new("seal", "ring"), |bencher| {
-        bencher.iter(|| {
-            for (key, header, frame) in batch.frames(&mut octets) {
-                key.seal(&header, frame);
-            }
-        });
+        bencher.iter(|| seal(&ring, &mut payloads));
     });
-    let mut sealed = batch.octets.clone();
-    TrafficKey::seal_all(batch.frames(&mut sealed));
-    group.bench_function(BenchmarkId::new("open", "together"), |bencher| {
-        bencher.iter(|| {
-            octets.copy_from_slice(&sealed);
-            TrafficKey::open_all(batch.frames(&mut octets), |_, verified| assert!(verified));
-        });
-    });
+    let mut sealed: Vec<_> = lengths
+        .iter()
+        .map(|length| vec![0xa5; length + TAG_LEN])
+        .collect();
+    seal(&ring, &mut sealed);
     group.bench_function(BenchmarkId::new("open", "ring"), |bencher| {
         bencher.iter(|| {
-            octets.copy_from_slice(&sealed);
-            for (key, header, frame) in batch.frames(&mut octets) {
-                let opened = key.open(&header, &mut frame[Header::LEN..]);
-                assert!(black_box(opened).is_ok());
+            for (at, (payload, sealed)) in payloads.iter_mut().zip(&sealed).enumerate() {
+                payload.copy_from_slice(sealed);
+                let nonce = Nonce::assume_unique_for_key(nonce(at));
+                let opened = ring[at % keys].open_in_place(nonce, Aad::from(HEAD), payload);
+                assert!(opened.is_ok());
             }
         });
     });
+    for &path in Path::all() {
+        let keys: Vec<_> = (0..keys).map(|key| path.key(&octets(key))).collect();
+        let messages = payloads.iter_mut().enumerate();
+        let mut messages: Vec<_> = messages
+            .map(|(at, payload)| Message {
+                nonce: nonce(at),
+                head: &HEAD,
+                payload,
+                ..Message::place(&keys[at % keys.len()])
+            })
+            .collect();
+        group.bench_function(BenchmarkId::new("seal", path.name()), |bencher| {
+            bencher.iter(|| path.seal(&mut messages));
+        });
+        group.bench_function(BenchmarkId::new("open", path.name()), |bencher| {
+            bencher.iter(|| {
+                for (message, sealed) in messages.iter_mut().zip(&sealed) {
+                    message.payload.copy_from_slice(sealed);
+                }
+                path.open(&mut messages);
+                assert!(messages.iter().all(|message| message.verified));
+            });
+        });
+    }
     group.finish();
 }
 
@@ -92,12 +98,18 @@ fn multibuffer(criterion: &mut Criterion) {
             shape(criterion, &name, &[octets; BATCH], keys);
         }
     }
+    shape(criterion, "8 about 64, one key", &ABOUT_64, 1);
     shape(criterion, "8 mixed, one key", &MIXED, 1);
     shape(criterion, "8 mixed, a key each", &MIXED, MIXED.len());
-    shape(criterion, "1 of 64", &[64], 1);
-    shape(criterion, "1 of 1024", &[1024], 1);
-    shape(criterion, "2 of 64, one key", &[64; 2], 1);
-    shape(criterion, "2 of 1024, one key", &[1024; 2], 1);
+    for octets in [64, 1024] {
+        shape(criterion, &format!("1 of {octets}"), &[octets], 1);
+        shape(
+            criterion,
+            &format!("2 of {octets}, one key"),
+            &[octets; 2],
+            1,
+        );
+    }
 }
 
 criterion_group!(benches, multibuffer);

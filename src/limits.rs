@@ -8,9 +8,6 @@ use std::time::Duration;
 
 /// Frames that are sealed or opened in one call.
 pub const AEAD_BATCH_FRAMES: usize = 16;
-/// Octets of the longest frame, header included, that is sealed or opened together with others:
-/// longer ones `ring` does as fast alone.
-pub const AEAD_BATCH_FRAME_OCTETS_MAX: usize = 2048;
 
 /// Largest N-PAMP frame, header and tag included, in octets.
 pub const FRAME_OCTETS_MAX: usize = 16 * 1024 * 1024;

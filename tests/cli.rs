@@ -155,6 +155,7 @@ fn check_prints_the_effective_configuration_without_secrets() {
     for part in [
         "valid",
         "# aead: ",
+        "aead = \"auto\"",
         "# cores: ",
         "is outside conformance",
         "unary_s = 60.0",

@@ -2,6 +2,7 @@
 //! told with its file, line and key, and no text makes the reader panic.
 
 use npamp_relay::cli::config::{self, Config, ConfigErrors};
+use npamp_relay::crypto::AeadPath;
 use npamp_relay::edge::settings::{AgentVersion, CardMode, RoutePath};
 use npamp_relay::relay::settings::{HelloMode, TlsVerify, UnknownMethods};
 use proptest::prelude::*;
@@ -147,6 +148,7 @@ fn values_arrive() {
         [engine]
         workers = 2
         cores = [1, 0]
+        aead = "ring"
         [policy]
         unknown_methods = "refuse"
         allow = ["idempotent_write", "read_only"]
@@ -202,6 +204,7 @@ fn values_arrive() {
     assert_eq!(s.routes[1].upstreams[0].peer.as_deref(), Some(PEER));
     assert_eq!(s.engine.workers, 2);
     assert_eq!(s.engine.cores, [1, 0]);
+    assert_eq!(s.engine.aead, AeadPath::Ring);
     assert_eq!(s.policy.unknown_methods, UnknownMethods::Refuse);
     assert_eq!(s.policy.allow, [0, 1]);
     assert_eq!(s.policy.peers, [(PEER.to_owned(), vec![3])]);
@@ -271,6 +274,7 @@ fn each_mistake_is_told_with_its_line_and_key() {
             "ingress[0].address",
             "expected a string, found integer",
         ),
+        ("engine", "aead = \"fast\"", "engine.aead", "\"fast\""),
         (
             "engine",
             "workers = \"two\"",

@@ -15,7 +15,7 @@ fn report(config: &Config, file: &Path) -> String {
     let mut text = String::new();
     // Writing to a String does not fail.
     let _ = writeln!(text, "# {}: valid", file.display());
-    let _ = writeln!(text, "# aead: ring");
+    let _ = writeln!(text, "# aead: {}", config.settings.engine.aead.resolved());
     let _ = writeln!(text, "# cores: {}", cores(&config.settings));
     for note in &config.notes {
         let _ = writeln!(text, "# note: {note}");

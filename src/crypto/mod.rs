@@ -7,6 +7,7 @@
 //! §Cryptographic Suites, §Key Schedule and the handshake binding §2–§6.
 #![deny(unsafe_code)] // `multibuffer` alone may
 
+mod aead_path;
 pub mod cert_verify;
 mod error;
 pub mod finished;
@@ -21,6 +22,7 @@ mod schedule;
 mod suite;
 mod transcript;
 
+pub use aead_path::AeadPath;
 pub use error::{CryptoError, CryptoReason};
 pub use identity::{Identity, IdentityPublic};
 pub use profile::{Kem, Profile, ProfileParameters, SignatureScheme, UpdateBounds};

@@ -108,6 +108,7 @@ impl Relay {
 
     /// [`Relay::start`] with an identity that is in no file.
     pub fn start_as(settings: Settings, identity: Identity) -> Result<Self, RelayError> {
+        settings.engine.aead.select();
         let cores = if settings.engine.cores.is_empty() {
             cores::available()
         } else {

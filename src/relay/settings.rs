@@ -3,6 +3,7 @@
 
 pub use crate::a2a::config::{StreamConfig, UnknownMethods};
 pub use crate::association::HelloMode;
+use crate::crypto::AeadPath;
 use crate::edge::settings::{AgentSettings, IngressSettings, TlsFiles};
 use crate::limits;
 use std::net::SocketAddr;
@@ -121,6 +122,8 @@ impl RouteSettings {
 /// Threads.
 #[derive(Debug, Clone, Default)]
 pub struct EngineSettings {
+    /// What seals and opens frames of AES-256-GCM, in the whole process.
+    pub aead: AeadPath,
     /// Mapping worker threads; 0 maps inline on the units.
     pub workers: usize,
     /// Cores to pin units to; empty means every core the process may use.

@@ -315,32 +315,44 @@ fn message<'a>(
     }
 }
 
-/// What the cases of a single message seal, as three of several frames worked on
-/// together where the CPU can: as the suite seals it, with associated data of the
+/// What the cases of a single message seal, alone and among several frames worked on
+/// together, on every path that the CPU has: as the suite seals it, with associated data of the
 /// length of a header's prefix, and opened again but for a changed one.
 fn together(suite: Suite, key: &[u8], nonce: &[u8], head: &[u8], plaintext: &[u8]) {
     let mut expected = plaintext.to_vec();
     let head: [u8; Header::PREFIX_LEN] = std::array::from_fn(|i| head.get(i).map_or(0, |o| *o));
     let sealed = suite.seal(key, nonce, &head, &mut expected);
-    let (Ok(()), Some(path)) = (sealed, Path::best()) else {
+    if sealed.is_err() {
         return;
-    };
-    let key = path.key(key.try_into().unwrap());
-    let mut payloads = [(); 3].map(|()| [plaintext, &[0; TAG_LEN]].concat());
-    path.seal(
-        &mut payloads
-            .each_mut()
-            .map(|payload| message(&key, nonce, &head, payload)),
-    );
-    assert!(payloads.iter().all(|payload| *payload == expected));
-    payloads[1][plaintext.len()] ^= 1;
-    let mut opened = payloads
-        .each_mut()
-        .map(|payload| message(&key, nonce, &head, payload));
-    path.open(&mut opened);
-    assert_eq!(opened.map(|message| message.verified), [true, false, true]);
-    assert!(payloads[0].starts_with(plaintext) && payloads[2].starts_with(plaintext));
-    assert!(payloads[1].iter().all(|&octet| octet == 0));
+    }
+    for &path in Path::all() {
+        let key = path.key(key.try_into().unwrap());
+        // One alone, and groups that are full and not.
+        for count in [1, 3, 7] {
+            let mut payloads = vec![[plaintext, &[0; TAG_LEN]].concat(); count];
+            let mut messages: Vec<_> = payloads
+                .iter_mut()
+                .map(|payload| message(&key, nonce, &head, payload))
+                .collect();
+            path.seal(&mut messages);
+            assert!(payloads.iter().all(|payload| *payload == expected));
+            let bad = count / 2;
+            payloads[bad][plaintext.len()] ^= 1;
+            let mut opened: Vec<_> = payloads
+                .iter_mut()
+                .map(|payload| message(&key, nonce, &head, payload))
+                .collect();
+            path.open(&mut opened);
+            for (at, message) in opened.iter().enumerate() {
+                assert_eq!(message.verified, at != bad);
+                if at == bad {
+                    assert!(message.payload.iter().all(|&octet| octet == 0));
+                } else {
+                    assert!(message.payload.starts_with(plaintext));
+                }
+            }
+        }
+    }
 }
 
 /// The corpus puts the length of the plaintext into the associated data, where

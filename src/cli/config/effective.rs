@@ -95,6 +95,7 @@ struct Upstream<'s> {
 
 #[derive(Serialize)]
 struct Engine<'s> {
+    aead: &'static str,
     workers: usize,
     cores: &'s [usize],
 }
@@ -260,6 +261,7 @@ pub fn render(settings: &Settings) -> String {
             })
             .collect(),
         engine: Engine {
+            aead: settings.engine.aead.name(),
             workers: settings.engine.workers,
             cores: &settings.engine.cores,
         },

@@ -6,6 +6,7 @@ use super::files::{FileKind, FileUse};
 use super::reader::{At, Found, Problems, Section, unknown_word};
 use super::upstreams;
 use super::values;
+use crate::crypto::AeadPath;
 use crate::edge::settings::{AgentSettings, AgentVersion, CardMode, IngressSettings, TlsFiles};
 use crate::limits;
 use crate::relay::settings::{
@@ -479,8 +480,17 @@ fn engine(mut section: Section<'_>, r: &mut Reading<'_>) -> (EngineSettings, Opt
             );
         }
     }
+    let aead = AeadPath::ALL.map(|path| (path.name(), path));
+    let aead = section.choice("aead", &aead, r.problems);
+    if let Some(aead) = &aead
+        && !aead.value.is_available()
+    {
+        let message = format_args!("this CPU has no {}", aead.value.name());
+        r.problems.report(&aead.at, message);
+    }
     section.finish(r.problems);
     let settings = EngineSettings {
+        aead: aead.map(|aead| aead.value).unwrap_or_default(),
         workers: workers.as_ref().map_or(0, |n| n.value as usize),
         cores: cores.iter().map(|core| core.value as usize).collect(),
     };

@@ -3,17 +3,17 @@
 //! only where the CPU was found to have the instructions, so using one is safe.
 
 use std::arch::x86_64::{
-    __m128i, __m256i, __m512i, _mm_loadu_si128, _mm_set_epi64x, _mm_storeu_si128, _mm_xor_si128,
-    _mm256_add_epi32, _mm256_aesenc_epi128, _mm256_aesenclast_epi128, _mm256_broadcastsi128_si256,
-    _mm256_castsi128_si256, _mm256_castsi256_si128, _mm256_clmulepi64_epi128,
-    _mm256_extracti128_si256, _mm256_inserti128_si256, _mm256_loadu_si256, _mm256_set_epi32,
-    _mm256_shuffle_epi8, _mm256_shuffle_epi32, _mm256_storeu_si256, _mm256_xor_si256,
-    _mm256_zextsi128_si256, _mm512_add_epi32, _mm512_aesenc_epi128, _mm512_aesenclast_epi128,
-    _mm512_broadcast_i32x4, _mm512_castsi128_si512, _mm512_castsi512_si256,
-    _mm512_clmulepi64_epi128, _mm512_extracti64x4_epi64, _mm512_inserti32x4, _mm512_loadu_si512,
-    _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8, _mm512_maskz_set1_epi32, _mm512_set_epi32,
-    _mm512_shuffle_epi8, _mm512_shuffle_epi32, _mm512_storeu_si512, _mm512_xor_si512,
-    _mm512_zextsi128_si512,
+    __m128i, __m256i, __m512i, _mm_loadu_si128, _mm_maskz_loadu_epi32, _mm_set_epi64x,
+    _mm_storeu_si128, _mm_xor_si128, _mm256_aesenc_epi128, _mm256_aesenclast_epi128,
+    _mm256_and_si256, _mm256_blend_epi32, _mm256_broadcastsi128_si256, _mm256_castsi256_si128,
+    _mm256_clmulepi64_epi128, _mm256_extracti128_si256, _mm256_loadu_si256,
+    _mm256_permute2x128_si256, _mm256_set_epi32, _mm256_shuffle_epi8, _mm256_shuffle_epi32,
+    _mm256_storeu_si256, _mm256_xor_si256, _mm256_zextsi128_si256, _mm512_add_epi32,
+    _mm512_aesenc_epi128, _mm512_aesenclast_epi128, _mm512_broadcast_i32x4, _mm512_castsi512_si256,
+    _mm512_clmulepi64_epi128, _mm512_extracti64x4_epi64, _mm512_loadu_si512, _mm512_mask_mov_epi64,
+    _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8, _mm512_maskz_mov_epi8,
+    _mm512_maskz_set1_epi32, _mm512_set_epi32, _mm512_shuffle_epi8, _mm512_shuffle_epi32,
+    _mm512_shuffle_i64x2, _mm512_storeu_si512, _mm512_xor_si512, _mm512_zextsi128_si512,
 };
 
 /// Octets of an AES block.
@@ -43,11 +43,17 @@ pub(super) trait Vector: Copy {
     fn splat_word(proof: Self::Proof, block: u128) -> Self;
     /// `block` in the first lane, zeros in the others.
     fn first(proof: Self::Proof, block: u128) -> Self;
-    /// One block for each lane.
-    fn gather(proof: Self::Proof, blocks: [&[u8; BLOCK]; 4]) -> Self;
-    /// `self` plus lane number and `first` in the last word of each lane, which
-    /// must be zero, as a big-endian number.
-    fn count(self, first: u32) -> Self;
+    /// The nonce in every lane, the last word zero.
+    fn nonce(proof: Self::Proof, nonce: &[u8; 12]) -> Self;
+    /// Zero but for the last word of each lane: `first` plus the number of the lane, big-endian.
+    fn counters(proof: Self::Proof, first: u32) -> Self;
+    /// Lane by lane, each from its own register of `lanes`; all lanes from one if it is the only one.
+    fn blend(lanes: &[Self]) -> Self;
+    /// In each lane the exclusive or of all lanes of its register of `lanes`;
+    /// of one register, in the first lane.
+    fn fold_all(lanes: &[Self]) -> Self;
+    /// The first `octets`, then zeros.
+    fn keep(self, octets: usize) -> Self;
     /// Exclusive or.
     fn xor(self, other: Self) -> Self;
     /// A round of AES.
@@ -181,25 +187,63 @@ impl Vector for Wide512 {
     }
 
     #[inline(always)]
-    fn gather(_: Proof512, [a, b, c, d]: [&[u8; BLOCK]; 4]) -> Self {
-        // SAFETY: the proof says that the CPU can.
+    fn nonce(_: Proof512, nonce: &[u8; 12]) -> Self {
+        // SAFETY: the mask admits the twelve octets and no other; the proof says that the CPU can.
         Self(unsafe {
-            let lanes = _mm512_castsi128_si512(block(a));
-            let lanes = _mm512_inserti32x4::<1>(lanes, block(b));
-            let lanes = _mm512_inserti32x4::<2>(lanes, block(c));
-            _mm512_inserti32x4::<3>(lanes, block(d))
+            _mm512_broadcast_i32x4(_mm_maskz_loadu_epi32(0b0111, nonce.as_ptr().cast()))
         })
     }
 
     #[inline(always)]
-    fn count(self, first: u32) -> Self {
-        // SAFETY: a value of this type says that the CPU can.
+    fn counters(_: Proof512, first: u32) -> Self {
+        // SAFETY: the proof says that the CPU can.
         Self(unsafe {
             let lanes = _mm512_set_epi32(3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0);
             let first = _mm512_maskz_set1_epi32(0x8888, first.cast_signed());
-            let sum = _mm512_add_epi32(self.0, _mm512_add_epi32(lanes, first));
+            let sum = _mm512_add_epi32(lanes, first);
             _mm512_shuffle_epi8(sum, _mm512_broadcast_i32x4(indices(&COUNTER)))
         })
+    }
+
+    #[inline(always)]
+    fn blend(lanes: &[Self]) -> Self {
+        let &[a, b, c, d] = lanes else {
+            return lanes[0];
+        };
+        // SAFETY: values of this type say that the CPU can.
+        Self(unsafe {
+            let ab = _mm512_mask_mov_epi64(a.0, 0b0000_1100, b.0);
+            let cd = _mm512_mask_mov_epi64(c.0, 0b1100_0000, d.0);
+            _mm512_mask_mov_epi64(ab, 0b1111_0000, cd)
+        })
+    }
+
+    #[inline(always)]
+    fn fold_all(lanes: &[Self]) -> Self {
+        let &[a, b, c, d] = lanes else {
+            return lanes[0].fold();
+        };
+        // SAFETY: values of this type say that the CPU can.
+        Self(unsafe {
+            // Halves of a and b, of c and d: each pair's in the lanes where it belongs.
+            let halves = |a: __m512i, b: __m512i| {
+                _mm512_xor_si512(
+                    _mm512_mask_mov_epi64(a, 0xf0, b),
+                    _mm512_shuffle_i64x2::<0b01_00_11_10>(a, b),
+                )
+            };
+            let (ab, cd) = (halves(a.0, b.0), halves(c.0, d.0));
+            _mm512_xor_si512(
+                _mm512_shuffle_i64x2::<0b10_00_10_00>(ab, cd),
+                _mm512_shuffle_i64x2::<0b11_01_11_01>(ab, cd),
+            )
+        })
+    }
+
+    #[inline(always)]
+    fn keep(self, octets: usize) -> Self {
+        // SAFETY: a value of this type says that the CPU can.
+        Self(unsafe { _mm512_maskz_mov_epi8(mask(octets), self.0) })
     }
 
     #[inline(always)]
@@ -324,20 +368,61 @@ impl Vector for Wide256 {
     }
 
     #[inline(always)]
-    fn gather(_: Proof256, [a, b, ..]: [&[u8; BLOCK]; 4]) -> Self {
-        // SAFETY: the proof says that the CPU can.
-        Self(unsafe { _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(block(a)), block(b)) })
+    fn nonce(proof: Proof256, nonce: &[u8; 12]) -> Self {
+        let mut low = [0; 8];
+        let mut high = [0; 4];
+        low.copy_from_slice(&nonce[..8]);
+        high.copy_from_slice(&nonce[8..]);
+        let high = u128::from(u32::from_le_bytes(high));
+        Self::splat_word(proof, u128::from(u64::from_le_bytes(low)) | high << 64)
     }
 
     #[inline(always)]
-    fn count(self, first: u32) -> Self {
-        let first = first.cast_signed();
-        // SAFETY: a value of this type says that the CPU can.
+    fn counters(_: Proof256, first: u32) -> Self {
+        let next = first.wrapping_add(1).swap_bytes().cast_signed();
+        let first = first.swap_bytes().cast_signed();
+        // SAFETY: the proof says that the CPU can.
+        Self(unsafe { _mm256_set_epi32(next, 0, 0, 0, first, 0, 0, 0) })
+    }
+
+    #[inline(always)]
+    fn blend(lanes: &[Self]) -> Self {
+        let &[a, b] = lanes else {
+            return lanes[0];
+        };
+        // SAFETY: values of this type say that the CPU can.
+        Self(unsafe { _mm256_blend_epi32::<0b1111_0000>(a.0, b.0) })
+    }
+
+    #[inline(always)]
+    fn fold_all(lanes: &[Self]) -> Self {
+        let &[a, b] = lanes else {
+            return lanes[0].fold();
+        };
+        // SAFETY: values of this type say that the CPU can.
         Self(unsafe {
-            let lanes = _mm256_set_epi32(first.wrapping_add(1), 0, 0, 0, first, 0, 0, 0);
-            let sum = _mm256_add_epi32(self.0, lanes);
-            _mm256_shuffle_epi8(sum, _mm256_broadcastsi128_si256(indices(&COUNTER)))
+            _mm256_xor_si256(
+                _mm256_blend_epi32::<0b1111_0000>(a.0, b.0),
+                _mm256_permute2x128_si256::<0x21>(a.0, b.0),
+            )
         })
+    }
+
+    #[inline(always)]
+    fn keep(self, octets: usize) -> Self {
+        // Ones, then zeros: what is read of it begins with as many ones as octets are kept.
+        static ONES: [u8; 64] = {
+            let mut ones = [0; 64];
+            let mut i = 0;
+            while i < 32 {
+                ones[i] = 0xff;
+                i += 1;
+            }
+            ones
+        };
+        let mask = &ONES[32 - octets..][..32];
+        // SAFETY: 32 octets are there to be read; a value of this type says that the CPU can.
+        Self(unsafe { _mm256_and_si256(self.0, _mm256_loadu_si256(mask.as_ptr().cast())) })
     }
 
     #[inline(always)]
