@@ -7,6 +7,7 @@
 #![allow(clippy::disallowed_methods)] // a home of the clock and of threads, as the engine is
 
 mod args;
+mod compare;
 mod connector;
 mod dialler;
 mod drive;
@@ -21,6 +22,7 @@ mod machine;
 mod measurement;
 mod message;
 mod observer;
+mod page;
 mod process;
 mod progress;
 mod report;
@@ -41,6 +43,9 @@ fn main() -> ExitCode {
     let outcome = match arguments.command {
         args::Command::Run(arguments) => run::run(&arguments),
         args::Command::Agent(arguments) => http::agent::agent(&arguments),
+        args::Command::Child(arguments) => compare::child::child(&arguments),
+        args::Command::Compare(arguments) => compare::compare(&arguments),
+        args::Command::Report(arguments) => page::page(&arguments),
         args::Command::Respond(arguments) => respond::respond(&arguments),
     };
     match outcome {

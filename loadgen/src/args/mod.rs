@@ -10,8 +10,12 @@ pub use run::{Arrivals, RunArguments, Scenario};
 pub use values::BULK_OCTETS_MIN;
 #[cfg(test)]
 pub use values::MESSAGE_OCTETS_MIN;
+pub use values::{message_octets, rate, seconds, seconds_or_zero};
 
+use crate::compare::CompareArguments;
+use crate::compare::child::ChildArguments;
 use crate::http::agent::AgentArguments;
+use crate::page::PageArguments;
 use clap::{Parser, Subcommand};
 
 /// The whole command line.
@@ -35,6 +39,13 @@ pub enum Command {
     Respond(RespondArguments),
     /// Answer requests over HTTP at once, as an agent behind an egress
     Agent(AgentArguments),
+    /// Run the relay and what it is held against side by side
+    Compare(Box<CompareArguments>),
+    /// Make a page of what run or compare found
+    Report(PageArguments),
+    /// Become another program that ends with its parent
+    #[command(hide = true)]
+    Child(ChildArguments),
 }
 
 #[cfg(test)]

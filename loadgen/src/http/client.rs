@@ -58,7 +58,6 @@ pub enum Pacing {
         seed: Option<u64>,
     },
     /// Each as soon as its connection had the reply before.
-    #[allow(dead_code)] // for comparisons of the most that is possible
     Closed,
 }
 

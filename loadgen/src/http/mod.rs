@@ -5,7 +5,7 @@ pub mod agent;
 pub mod client;
 pub mod events;
 pub mod objects;
-mod pace;
+pub mod pace;
 mod run;
 pub mod target;
 

@@ -4,7 +4,7 @@ mod json;
 mod schema;
 mod table;
 
-pub use schema::{Point, Report, Second, Soak, Sweep};
+pub use schema::{Point, Report, SCHEMA, Second, Soak, Sweep};
 pub use table::{shown, step};
 
 use crate::args::{RunArguments, Scenario};
@@ -17,9 +17,9 @@ use crate::series::Series;
 use crate::session::Load;
 use npamp_relay::engine::cores;
 use schema::{
-    Asked, Counts, Cpu, ErrorReport, Idle, KindCounts, Rates, Replies, SCHEMA, ScheduleReport,
-    ThreadCpu,
+    Asked, Counts, Cpu, ErrorReport, Idle, KindCounts, Rates, Replies, ScheduleReport, ThreadCpu,
 };
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
@@ -122,27 +122,15 @@ impl Report {
         self
     }
 
-    /// Prints the table, and writes JSON where asked. With JSON on standard output the table goes to standard error.
+    /// Prints the table, and writes JSON where asked.
     pub fn write(&self, json: Option<&Path>) -> Result<(), String> {
-        let table = self.table();
-        let is_stdout = json.is_some_and(|path| path.as_os_str() == "-");
-        let shown = if self.rates.time_s == 0.0 {
-            // It never began; the error says why.
-            Ok(())
-        } else if is_stdout {
-            io::stderr().write_all(table.as_bytes())
+        // A run that never began has no table; the error says why.
+        let table = if self.rates.time_s == 0.0 {
+            String::new()
         } else {
-            io::stdout().write_all(table.as_bytes())
+            self.table()
         };
-        shown.map_err(|error| format!("the table cannot be written: {error}"))?;
-        let Some(path) = json else { return Ok(()) };
-        let text = json::to_string(self).map_err(|error| error.to_string())?;
-        let written = if is_stdout {
-            io::stdout().write_all(text.as_bytes())
-        } else {
-            std::fs::write(path, text)
-        };
-        written.map_err(|error| format!("cannot write {}: {error}", path.display()))
+        write(self, &table, json)
     }
 }
 
@@ -297,4 +285,23 @@ fn idle(arguments: &RunArguments, observation: &Observation) -> Option<Idle> {
         heap_per_association_octets: each(before.heap_octets, after.heap_octets)
             .filter(|_| arguments.is_self()),
     })
+}
+
+/// Prints a table, and writes JSON where asked. With JSON on standard output the table goes to standard error.
+pub fn write(report: &impl Serialize, table: &str, json: Option<&Path>) -> Result<(), String> {
+    let is_stdout = json.is_some_and(|path| path.as_os_str() == "-");
+    let shown = if is_stdout {
+        io::stderr().write_all(table.as_bytes())
+    } else {
+        io::stdout().write_all(table.as_bytes())
+    };
+    shown.map_err(|error| format!("the table cannot be written: {error}"))?;
+    let Some(path) = json else { return Ok(()) };
+    let text = json::to_string(report).map_err(|error| error.to_string())?;
+    let written = if is_stdout {
+        io::stdout().write_all(text.as_bytes())
+    } else {
+        std::fs::write(path, text)
+    };
+    written.map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
