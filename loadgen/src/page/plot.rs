@@ -14,7 +14,7 @@ const POINTS_MAX: usize = 800;
 /// Steps between a line's value and the frame.
 const MARGIN: f64 = 1.08;
 /// Lines told apart by colour; runs of a line are told apart by dashes.
-pub const COLOURS: usize = 5;
+pub const COLOURS: usize = 8;
 
 /// Ink and grid, as the style knows them.
 const INK: RGBColor = RGBColor(1, 1, 1);
@@ -28,8 +28,8 @@ pub enum Axis {
     Seconds,
     /// Something a second, linear from 0.
     Rate,
-    /// Octets, linear from 0.
-    Octets,
+    /// MiB, linear from 0.
+    Mebibytes,
     /// Nanoseconds, logarithmic.
     Time,
     /// Part of all, linear.
@@ -50,7 +50,7 @@ impl Axis {
             Self::Rate if value >= 1e6 => format!("{} M", short(value / 1e6)),
             Self::Rate if value >= 1e3 => format!("{} k", short(value / 1e3)),
             Self::Rate => short(value),
-            Self::Octets => format!("{} MiB", short(value / f64::from(1 << 20))),
+            Self::Mebibytes => format!("{} MiB", short(value)),
             Self::Time => tick(value),
             Self::Part => format!("{:.0} %", value * 100.0),
             Self::Percentile => {
@@ -129,7 +129,7 @@ fn extent(axis: Axis, values: impl Iterator<Item = f64>) -> (f64, f64) {
             (least / MARGIN, (most * MARGIN).max(least * 2.0))
         }
         Axis::Seconds => (least.min(0.0), most.max(1.0)),
-        Axis::Rate | Axis::Octets => (0.0, (most * MARGIN).max(1.0)),
+        Axis::Rate | Axis::Mebibytes => (0.0, (most * MARGIN).max(1.0)),
     }
 }
 
@@ -297,8 +297,12 @@ fn hex(colour: RGBColor) -> String {
 
 /// Rules that give the colours their values: in light, in dark.
 pub fn style() -> String {
-    const LIGHT: [&str; COLOURS] = ["#0b62c4", "#b8450b", "#1c7d4d", "#7b3fb3", "#8a6d00"];
-    const DARK: [&str; COLOURS] = ["#79b8ff", "#ff9d6b", "#66d19e", "#cfa6ff", "#e5c558"];
+    const LIGHT: [&str; COLOURS] = [
+        "#0b62c4", "#b8450b", "#1c7d4d", "#7b3fb3", "#8a6d00", "#b3265e", "#00727a", "#5a5f66",
+    ];
+    const DARK: [&str; COLOURS] = [
+        "#79b8ff", "#ff9d6b", "#66d19e", "#cfa6ff", "#e5c558", "#ff8fb8", "#5fd3dc", "#b5bcc6",
+    ];
     let rules = |values: [&str; COLOURS], indent: &str| {
         let mut out = String::new();
         for (index, value) in values.iter().enumerate() {

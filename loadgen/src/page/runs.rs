@@ -334,12 +334,16 @@ fn over_time(runs: &[Named<Report>]) -> Result<String, String> {
             .iter()
             .any(|second| second.rss_octets.is_some())
     }) {
+        let mut lines = every(&[("resident", &|second| second.rss_octets)]);
+        for point in lines.iter_mut().flat_map(|line| &mut line.points) {
+            point.1 /= f64::from(1 << 20);
+        }
         plot(
             "memory",
             "Resident memory of the responder’s process",
             "At the end of each second. The figures are in the table below.".into(),
-            (Axis::Octets, "resident"),
-            every(&[("resident", &|second| second.rss_octets)]),
+            (Axis::Mebibytes, "resident"),
+            lines,
         )?;
     }
     let mut heads = vec!["second".to_owned()];
