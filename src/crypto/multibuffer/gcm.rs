@@ -6,6 +6,14 @@
 //! hidden by the others, and what all have once (counter blocks of the tags,
 //! sums, lengths) shares one register. The processor overlaps one such group
 //! with the next, which depends on nothing of it.
+//!
+//! What is not wiped: a [`Key`] is, when dropped, and so are the words it is
+//! expanded from, but not what the compiler moves out of registers during a
+//! call (round keys, powers, key stream). No name here reaches those copies, so
+//! no scratch space handed in could hold them; they lie in the stack frames of
+//! a call, with AVX-512 up to 8 KiB, until later calls write over them. To zero
+//! that much after each call would cost, by estimate, as much as a short frame
+//! or two, so it is not done.
 
 use super::hash::{STRIDE, Sum, hash_key};
 use super::vector::{BLOCK, Vector};
