@@ -410,8 +410,8 @@ fn no_file_names_a_machine_or_a_package_registry() {
     ];
     let mut failures = Vec::new();
     for (path, text) in files("") {
-        // Cargo writes the name of its own registry into the lock file.
-        if path == "Cargo.lock" {
+        // Cargo writes the name of its own registry into its lock files.
+        if path.ends_with("Cargo.lock") {
             continue;
         }
         for (i, line) in text.lines().enumerate() {
