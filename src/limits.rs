@@ -87,6 +87,10 @@ pub const HTTP2_STREAMS_MAX: u32 = 1024;
 /// together. With more the two relays of a way take turns instead of working at the same time,
 /// with fewer each asks the kernel too often.
 pub const EVENTS_PER_POLL_MAX: usize = 8;
+
+/// Steps of a unit's tasks after which the kernel is asked what its sockets have, however much
+/// is ready to run: a stream that always has more keeps new connections waiting no longer.
+pub const STEPS_PER_POLL_MAX: u32 = 8;
 /// Read and write buffer of one HTTP/1.1 connection, in octets, above its head.
 pub const HTTP_BUFFER_OCTETS: usize = 256 * 1024;
 /// Octets of HTTP bodies being read at one edge, all connections together.

@@ -573,11 +573,13 @@ fn stalled_client(bench: &Bench) {
     };
     let before = cut();
     let clients = [(); 4].map(|()| bench.begin("endless", true));
-    let end = Instant::now() + 5 * SOON;
+    let end = Instant::now() + 15 * SOON;
     let mut calls = 0;
     while cut() - before < 3.5 {
         assert!(Instant::now() < end, "clients that do not read are borne");
-        let outcome = bench.call("endless", false, SOON);
+        // How long it takes beside four agents that never pause is a matter of a bench
+        // (`stalled_reader`), and of what else the machine does; that it comes back is not.
+        let outcome = bench.call("endless", false, 10 * SOON);
         assert_eq!(
             (outcome.status, outcome.end),
             (200, End::Clean),

@@ -154,6 +154,7 @@ pub fn run(setup: Setup) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_io_events_per_tick(limits::EVENTS_PER_POLL_MAX)
+        .event_interval(limits::STEPS_PER_POLL_MAX)
         .build_local(LocalOptions::default())?;
     // A task like the others: waking the future that a runtime blocks on costs a system call.
     let work = runtime.spawn_local(work(setup));
