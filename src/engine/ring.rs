@@ -194,6 +194,14 @@ impl Ring {
         }
     }
 
+    /// Whether [`Ring::enter`] would find something to do: something is queued, or the kernel
+    /// has more to complete. It signals only the first of what it has, so an owner that sleeps
+    /// on the rest is not woken.
+    pub fn wants_to_be_entered(&mut self) -> bool {
+        let queue = self.io.submission();
+        !queue.is_empty() || queue.taskrun() || queue.cq_overflow()
+    }
+
     /// Whether something is queued that no [`Ring::enter`] has submitted yet.
     pub fn has_queued(&mut self) -> bool {
         !self.io.submission().is_empty()
@@ -207,12 +215,11 @@ impl Ring {
     /// [`Ring::enter`], unless the kernel has said that it would find nothing to do:
     /// nothing is queued, and no operation waits for us to post its completion.
     pub fn enter_if_needed(&mut self) -> io::Result<()> {
-        let queue = self.io.submission();
-        if queue.is_empty() && !queue.taskrun() && !queue.cq_overflow() {
-            return Ok(());
+        if self.wants_to_be_entered() {
+            self.enter()
+        } else {
+            Ok(())
         }
-        drop(queue);
-        self.enter()
     }
 
     /// Submits what is queued and lets the kernel post completions, without waiting.

@@ -207,7 +207,7 @@ impl Shard {
 
     /// Whether [`Shard::turn`] has something to do at once: submissions or completions that wait, links that failed.
     pub fn has_work(&mut self) -> bool {
-        self.ring.has_queued() || self.ring.has_completions() || !self.broken.is_empty()
+        self.ring.wants_to_be_entered() || self.ring.has_completions() || !self.broken.is_empty()
     }
 
     fn fails(&mut self, slot: u32, reason: Down) {

@@ -72,7 +72,7 @@ fn failure(kind: &str, text: impl Into<String>) -> Failure {
 }
 
 /// A Response that answers request `number` with a result.
-fn check_reply(number: u64, object: &[u8]) -> Result<(), Failure> {
+pub fn check_reply(number: u64, object: &[u8]) -> Result<(), Failure> {
     let response = json_rpc::scan_response(object)
         .map_err(|error| failure("reply_malformed", error.to_string()))?;
     let id = number.to_string();

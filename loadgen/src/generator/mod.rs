@@ -11,6 +11,7 @@ mod judge;
 mod plan;
 
 pub use holder::Holder;
+pub use judge::check_reply;
 pub use judge::{Verdict, judge};
 pub use plan::Plan;
 

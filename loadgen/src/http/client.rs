@@ -11,6 +11,7 @@ use super::objects::{self, A2aVersion, Marks};
 use super::pace::Pace;
 use super::target::HttpTarget;
 use crate::args::Arrivals;
+use crate::generator::check_reply;
 use crate::kind::Kind;
 use crate::measurement::Measurement;
 use crate::progress::Progress;
@@ -22,7 +23,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
-use npamp_relay::a2a::json_rpc::{self, Id, Outcome};
+use npamp_relay::a2a::json_rpc;
 use npamp_relay::engine::clock::now;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -477,7 +478,7 @@ async fn exchange(
         }
         (false, _) => {
             let text = whole(shared, body).await?;
-            check_reply(job.number, &text)?;
+            check_reply(job.number, &text).map_err(|(kind, text)| Failure { kind, text })?;
             received(shared, now(), measured, 0, text.len() as u64);
         }
     }
@@ -539,23 +540,6 @@ async fn whole(shared: &Shared, mut body: Incoming) -> Result<Vec<u8>, Failure> 
         text.extend_from_slice(&data);
     }
     Ok(text)
-}
-
-fn check_reply(number: u64, object: &[u8]) -> Result<(), Failure> {
-    let response =
-        json_rpc::scan_response(object).map_err(|error| failure("reply_malformed", error))?;
-    let id = number.to_string();
-    if !response.answers(Id::from_token(&id)) {
-        return Err(failure(
-            "reply_crossed",
-            format!("id {} in answer to {id}", response.id.token()),
-        ));
-    }
-    match response.outcome {
-        Outcome::Result(_) => Ok(()),
-        Outcome::Absent => Err(failure("reply_empty", "neither result nor error")),
-        Outcome::Error(error) => Err(failure("agent_error", error)),
-    }
 }
 
 /// Reads a stream to its end. Events must be numbered from 1 on, and the last one must say so.
