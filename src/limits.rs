@@ -128,6 +128,8 @@ pub const HOPS_MAX: u8 = 8;
 pub const REPLAY_PROCESS_OCTETS_MAX: usize = 512 * 1024 * 1024;
 /// Streams that are detached or ended and kept all the same, per mapper.
 pub const RETAINED_STREAMS_MAX: usize = 8192;
+/// Octets of a stream's events that go from the mapper to its client as one. One event may have more.
+pub const STREAM_BATCH_OCTETS_MAX: usize = 32 * 1024;
 /// What a kept event counts for beside its octets.
 pub const HELD_EVENT_OCTETS: usize = 64;
 /// Octets of kept events that go out before the association is asked for room again.

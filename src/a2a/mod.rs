@@ -8,6 +8,7 @@
 pub mod budget;
 pub mod card;
 pub mod config;
+pub mod events;
 pub mod json_rpc;
 mod json_text;
 pub mod mapper;

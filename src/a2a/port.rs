@@ -2,6 +2,7 @@
 //! values, so that the same mapper runs inline on a unit, on a worker thread
 //! behind queues, or in a single-threaded simulation.
 
+use crate::a2a::events::StreamEvents;
 use crate::a2a::streams::{MapperId, StreamKey};
 use crate::bridge::correlation::CorrelationId;
 use crate::bridge::discovery::{ErrorCode, Filter, Record};
@@ -647,6 +648,13 @@ pub enum Output {
         call: CallId,
         /// What happened.
         event: CallEvent,
+    },
+    /// Tell the caller of events of its stream, which came together. More may follow.
+    Events {
+        /// Which call.
+        call: CallId,
+        /// As many [`CallEvent::StreamEvent`]s.
+        events: StreamEvents,
     },
     /// The association of a call is gone before anything came back, and its request
     /// changes nothing where it is carried out twice. The mapper has let go of the call:

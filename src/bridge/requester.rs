@@ -113,6 +113,11 @@ impl<T> RequesterTable<T> {
             .map(|entry| &mut entry.value)
     }
 
+    /// The whole of the exchange, to be changed.
+    pub fn outstanding(&mut self, correlation_id: &[u8]) -> Option<&mut Outstanding<T>> {
+        self.outstanding.get_mut(correlation_id)
+    }
+
     /// Checks and records the event_id of a stream frame.
     pub fn accept_event(
         &mut self,

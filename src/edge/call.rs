@@ -6,13 +6,17 @@
 //! its reader: once the edge has given it a name it is kept by [`Streams`], its
 //! window slides on, and another reader may take its place (ruling R17).
 
-use super::streams::{Entry, Origin, Streams};
+use super::streams::{Entry, Origin, StreamBounds, Streams};
 use super::token::StreamToken;
 use super::window::{Kept, KeptKind, Window};
+use crate::a2a::events::StreamEvents;
 use crate::a2a::port::{CallEvent, ResumeTicket};
+use crate::limits::HELD_EVENT_OCTETS;
+use bytes::Bytes;
 use std::cell::RefCell;
 use std::fmt;
 use std::future::poll_fn;
+use std::ops::Range;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,6 +27,9 @@ use tokio::sync::Notify;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the call takes no more events")]
 pub struct Overflow;
+
+/// A batch of events enters a window in pieces of at most this part of what is kept of it.
+const WINDOW_PIECES: usize = 8;
 
 /// Makes the two ends of a call.
 ///
@@ -143,12 +150,41 @@ pub(super) struct Queue {
 
 impl Queue {
     fn push(self: &Rc<Self>, event: CallEvent) -> Result<(), Overflow> {
-        let kept = match Kept::of(event) {
-            Ok(kept) => kept,
-            Err(other) => return self.push_other(other),
-        };
-        let octets = kept.octets();
-        let ends = kept.kind != KeptKind::Data;
+        match Kept::of(event) {
+            Ok(kept) => {
+                let ends = kept.kind != KeptKind::Data;
+                self.enter(kept.octets(), ends, |state, _| {
+                    if let Some(entry) = &mut state.entry {
+                        entry.learn(kept.object.as_deref());
+                    }
+                    state.window.push(kept);
+                })
+            }
+            Err(other) => self.push_other(other),
+        }
+    }
+
+    fn push_events(self: &Rc<Self>, events: StreamEvents) -> Result<(), Overflow> {
+        let octets = events.octets() + events.len() * HELD_EVENT_OCTETS;
+        self.enter(octets, false, |state, bounds| {
+            if let Some(entry) = state.entry.as_mut().filter(|entry| entry.learns()) {
+                for (_, object) in events.iter() {
+                    entry.learn(Some(object));
+                }
+            }
+            // What slides away as one is a small part of what is kept.
+            let piece_octets = bounds.history.octets / WINDOW_PIECES;
+            state.window.push_events(events, piece_octets);
+        })
+    }
+
+    /// Takes in what counts for so many octets, if there is one who wants it.
+    fn enter(
+        self: &Rc<Self>,
+        octets: usize,
+        ends: bool,
+        push: impl FnOnce(&mut State, &StreamBounds),
+    ) -> Result<(), Overflow> {
         let affordable = self.streams.afford(octets);
         let bounds = self.streams.bounds();
         let mut state = self.state.borrow_mut();
@@ -168,10 +204,7 @@ impl Queue {
                 self.streams.purse.force(octets);
             }
         }
-        if let Some(entry) = &mut state.entry {
-            entry.learn(&kept);
-        }
-        state.window.push(kept);
+        push(&mut state, bounds);
         if ends {
             // The last event always fits.
             state.phase = Phase::Complete;
@@ -313,6 +346,11 @@ impl CallSink {
         self.queue.upgrade().ok_or(Overflow)?.push(event)
     }
 
+    /// Queues events of the client's stream that came together; see [`CallSink::push`].
+    pub fn push_events(&self, events: StreamEvents) -> Result<(), Overflow> {
+        self.queue.upgrade().ok_or(Overflow)?.push_events(events)
+    }
+
     /// What resuming the call's stream at its producer takes; nothing when it cannot be.
     pub fn set_ticket(&self, ticket: Option<Box<ResumeTicket>>) {
         if let Some(queue) = self.queue.upgrade() {
@@ -391,6 +429,25 @@ impl CallHandle {
             none => *none = Some(cx.waker().clone()),
         }
         Poll::Pending
+    }
+
+    /// Hands out the data events that wait, until `take` wants no more: it gets the id of
+    /// each, and its object as a part of what holds it. Gives how many. What else there is,
+    /// and whether there is nothing, [`CallHandle::poll_event`] says.
+    pub(super) fn hand_out(
+        &mut self,
+        take: impl FnMut(u64, &Bytes, Range<usize>) -> bool,
+    ) -> usize {
+        let mut state = self.queue.state.borrow_mut();
+        let reads = state
+            .reader
+            .as_ref()
+            .is_some_and(|reader| reader.number == self.reader);
+        if !reads || state.begun {
+            return 0;
+        }
+        let reaches = state.written.is_none();
+        state.window.hand_out(reaches, take)
     }
 
     /// Waits for [`CallHandle::poll_event`].

@@ -8,7 +8,9 @@
 use super::call::{CallHandle, Cut};
 use crate::a2a::port::CallEvent;
 use crate::limits;
+use bytes::Bytes;
 use std::cell::Cell;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +31,17 @@ impl Source {
         match self {
             Self::Here(handle) => handle.poll_event(cx),
             Self::Elsewhere(handle) => handle.poll_event(cx),
+        }
+    }
+
+    /// Hands out what waits here already; see [`CallHandle::hand_out`].
+    pub(super) fn hand_out(
+        &mut self,
+        take: impl FnMut(u64, &Bytes, Range<usize>) -> bool,
+    ) -> usize {
+        match self {
+            Self::Here(handle) => handle.hand_out(take),
+            Self::Elsewhere(_) => 0,
         }
     }
 

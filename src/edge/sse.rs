@@ -13,6 +13,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use memchr::memchr2;
+use std::ops::Range;
 
 /// Why an agent's stream cannot be read further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -278,6 +279,29 @@ impl SseWriter {
             self.open.extend_from_slice(object);
         }
         self.open.extend_from_slice(b"\n\n");
+    }
+
+    /// Writes one event with its `id`. Its data is the JSON text at `at` in `octets`.
+    pub fn event_with_id(
+        &mut self,
+        prefix: &[u8],
+        event_id: u64,
+        octets: &Bytes,
+        at: Range<usize>,
+    ) {
+        let object = &octets[at.clone()];
+        if object.len() >= UNCOPIED_OCTETS || memchr2(b'\r', b'\n', object).is_some() {
+            self.id(prefix, event_id);
+            return self.event(&octets.slice(at));
+        }
+        self.octets += object.len();
+        let mut digits = itoa::Buffer::new();
+        let number = digits.format(event_id).as_bytes();
+        let parts = [prefix, number, b"\ndata: ", object, b"\n\n"];
+        self.open.reserve(parts.iter().map(|part| part.len()).sum());
+        for part in parts {
+            self.open.extend_from_slice(part);
+        }
     }
 
     /// Writes a keep-alive comment.

@@ -109,6 +109,10 @@ impl StreamBody {
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut filled = false;
         while self.end.is_none() && !self.writer.is_full() {
+            if self.first.is_none() && self.write_waiting() {
+                filled = true;
+                continue;
+            }
             let event = match self.first.take() {
                 Some(event) => Some(event),
                 None => match self.source.poll_event(cx) {
@@ -121,6 +125,30 @@ impl StreamBody {
             self.take(event);
         }
         Poll::Ready(())
+    }
+
+    /// Writes data events that wait here, as many as leave together. False when there are none.
+    fn write_waiting(&mut self) -> bool {
+        let Self {
+            source,
+            writer,
+            id_prefix,
+            rename,
+            ..
+        } = self;
+        let rename = rename.as_deref().map(Id::from_token);
+        let events = source.hand_out(|event_id, octets, at| {
+            let renamed = rename.and_then(|id| json_rpc::with_id(&octets[at.clone()], id));
+            match renamed.map(Bytes::from) {
+                Some(renamed) => {
+                    writer.event_with_id(id_prefix, event_id, &renamed, 0..renamed.len());
+                }
+                None => writer.event_with_id(id_prefix, event_id, octets, at),
+            }
+            !writer.is_full()
+        });
+        self.stats.events.add(EventFlow::ToClients, events as u64);
+        events > 0
     }
 
     fn take(&mut self, event: Option<CallEvent>) {

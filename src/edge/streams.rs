@@ -11,7 +11,7 @@ use super::call::{CallHandle, Overflow, Phase, Queue};
 use super::purse::Purse;
 use super::stats::{EdgeStats, StreamFate};
 use super::token::StreamToken;
-use super::window::{Bounds, Kept};
+use super::window::Bounds;
 use crate::a2a::budget::OctetBudget;
 use crate::a2a::config::StreamConfig;
 use crate::a2a::json_rpc;
@@ -163,13 +163,18 @@ const TASK_LOOKS: u8 = 4;
 const VOID_TIMES_MIN: usize = 64;
 
 impl Entry {
+    /// Whether it looks for the stream's task.
+    pub(super) fn learns(&self) -> bool {
+        self.looks > 0
+    }
+
     /// Looks for the stream's task in an event.
-    pub(super) fn learn(&mut self, kept: &Kept) {
+    pub(super) fn learn(&mut self, object: Option<&[u8]>) {
         if self.looks == 0 {
             return;
         }
         self.looks -= 1;
-        let Some(object) = &kept.object else { return };
+        let Some(object) = object else { return };
         let task = json_rpc::event_task_id(object);
         if let Some(task) = task.filter(|task| task.len() <= limits::TASK_ID_OCTETS_MAX) {
             self.task = Some(task.into());
@@ -379,7 +384,7 @@ impl Streams {
         });
         let mut state = queue.state.borrow_mut();
         for kept in state.window.iter().take(usize::from(TASK_LOOKS)) {
-            entry.learn(kept);
+            entry.learn(kept.object.as_deref());
         }
         state.entry = Some(entry);
         drop(state);

@@ -16,6 +16,7 @@ use crate::engine::clock::{NameRandom, now};
 use crate::engine::queue::{Consumer, Doorbell, Producer, Weight, bounded};
 use crate::engine::wake::Wake;
 use crate::limits;
+use bytes::Bytes;
 use crossbeam::sync::{Parker, Unparker};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -98,6 +99,7 @@ impl Weight for Output {
         match self {
             Self::Frame { payload, .. } => payload.len(),
             Self::Call { event, .. } => event.octets(),
+            Self::Events { events, .. } => events.octets(),
             Self::Unanswered { request, .. } => request.octets(),
             Self::Dispatch { dispatch, .. } => dispatch.action.octets(),
             Self::Transit { transit, .. } => transit.request.octets(),
@@ -160,6 +162,33 @@ impl Mapping {
                 };
                 if let Some(port) = ports.get_mut(usize::try_from(worker).unwrap_or(usize::MAX)) {
                     port.push(input);
+                }
+            }
+        }
+    }
+
+    /// Maps a frame, now or soon; its payload stays the caller's.
+    pub fn frame(
+        &mut self,
+        association: AssociationId,
+        channel: u16,
+        frame_type: u16,
+        payload: &[u8],
+        now: Instant,
+    ) {
+        match self {
+            Self::Inline(mapper) => {
+                mapper.handle_frame(association, channel, frame_type, payload, now);
+            }
+            Self::Workers(ports) => {
+                let worker = association.0 % ports.len() as u64;
+                if let Some(port) = ports.get_mut(usize::try_from(worker).unwrap_or(usize::MAX)) {
+                    port.push(Input::Frame {
+                        association,
+                        channel,
+                        frame_type,
+                        payload: Bytes::copy_from_slice(payload),
+                    });
                 }
             }
         }
@@ -499,6 +528,7 @@ fn hand_out(
             | Output::WantAssociation { association }
             | Output::ChannelError { association, .. } => unit_of(association.0),
             Output::Call { call, .. }
+            | Output::Events { call, .. }
             | Output::Unanswered { call, .. }
             | Output::Upstream { call, .. }
             | Output::Resumable { call, .. } => unit_of(call.0),

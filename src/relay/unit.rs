@@ -341,11 +341,10 @@ impl Loop {
 
     /// One round: the shard's completions, the mailbox, the mapper's outputs, then the seals.
     fn turn(&mut self) -> io::Result<bool> {
-        let mut ear = Ear {
-            heard: &mut self.heard,
-            stats: &self.stats,
-        };
+        let (heard, mapping) = (&mut self.heard, &mut self.mapping);
+        let mut ear = Ear::new(heard, &self.stats, mapping, &self.associations);
         let mut worked = self.shard.turn(&mut ear)?;
+        drop(ear);
         self.hear();
         worked |= self.take_mail();
         for association in self.port.evicted.take() {
@@ -615,6 +614,7 @@ impl Loop {
                 );
             }
             Output::Call { call, event } => self.tell(call, event),
+            Output::Events { call, events } => self.tell_events(call, events),
             Output::Unanswered {
                 call,
                 request,

@@ -85,6 +85,8 @@ pub struct End {
     pub budget: Arc<OctetBudget>,
     pub frames: Vec<Frame>,
     pub calls: Vec<(CallId, CallEvent)>,
+    /// How many events came out together, each time that some did.
+    pub gathered: Vec<(CallId, usize)>,
     /// Calls that may be asked again elsewhere.
     pub unanswered: Vec<(CallId, CallRequest, String)>,
     /// What resuming streams takes, as their callers are told.
@@ -130,6 +132,7 @@ impl End {
             budget,
             frames: Vec::new(),
             calls: Vec::new(),
+            gathered: Vec::new(),
             unanswered: Vec::new(),
             resumable: Vec::new(),
             dispatches: Vec::new(),
@@ -185,6 +188,13 @@ impl End {
                     });
                 }
                 Output::Call { call, event } => self.calls.push((call, event)),
+                Output::Events { call, events } => {
+                    self.gathered.push((call, events.len()));
+                    let events = events
+                        .into_shared()
+                        .map(|(event_id, object)| CallEvent::StreamEvent { event_id, object });
+                    self.calls.extend(events.map(|event| (call, event)));
+                }
                 Output::Unanswered {
                     call,
                     request,
@@ -228,6 +238,16 @@ impl End {
             frame_type,
             payload: Bytes::copy_from_slice(octets),
         });
+    }
+
+    /// Takes frames in before anything that comes of them is taken out.
+    pub fn together(&mut self, frames: &[Frame]) {
+        for frame in frames {
+            let (association, now) = (self.association, self.now);
+            self.mapper
+                .handle_frame(association, frame.channel, frame.kind, &frame.octets, now);
+        }
+        self.drain();
     }
 
     /// Encodes and takes in a frame on the Bridge channel.

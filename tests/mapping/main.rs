@@ -8,6 +8,7 @@
 mod document_sets;
 mod documents;
 mod extended_card;
+mod gathering;
 mod harness;
 mod octets;
 mod policy;

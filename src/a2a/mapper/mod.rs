@@ -10,6 +10,7 @@
 mod admission;
 mod discovery;
 mod documents;
+mod gathering;
 mod labelling;
 mod parked;
 mod requester;
@@ -73,6 +74,8 @@ pub struct Mapper {
     /// Streams that we consume and whose association is gone.
     parked: Parked,
     outputs: VecDeque<Output>,
+    /// Outputs that were taken.
+    outputs_taken: u64,
 }
 
 /// What is kept per association.
@@ -130,6 +133,7 @@ impl Mapper {
             retained: Retained::default(),
             parked: Parked::default(),
             outputs: VecDeque::new(),
+            outputs_taken: 0,
         }
     }
 
@@ -180,7 +184,12 @@ impl Mapper {
                 channel,
                 frame_type,
                 payload,
-            } => self.frame(association, ChannelId(channel), frame_type, &payload, now),
+            } => {
+                let channel = ChannelId(channel);
+                if !self.next_event(association, channel, frame_type, &payload) {
+                    self.frame(association, channel, frame_type, &payload, now);
+                }
+            }
             Input::Call {
                 association,
                 call,
@@ -211,6 +220,22 @@ impl Mapper {
         }
     }
 
+    /// Takes an [`Input::Frame`] whose payload stays the caller's.
+    pub fn handle_frame(
+        &mut self,
+        association: AssociationId,
+        channel: u16,
+        frame_type: u16,
+        payload: &[u8],
+        now: Instant,
+    ) {
+        let channel = ChannelId(channel);
+        if !self.next_event(association, channel, frame_type, payload) {
+            let payload = Bytes::copy_from_slice(payload);
+            self.frame(association, channel, frame_type, &payload, now);
+        }
+    }
+
     /// When [`Mapper::handle_timeout`] is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
         [self.retained.timeout(), self.parked.timeout()]
@@ -233,6 +258,7 @@ impl Mapper {
     /// The next output, in order.
     pub fn poll_output(&mut self) -> Option<Output> {
         let output = self.outputs.pop_front();
+        self.outputs_taken += u64::from(output.is_some());
         if output.is_none() && self.outputs.capacity() > 1024 {
             self.outputs = VecDeque::new();
         }

@@ -221,6 +221,7 @@ impl Mapper {
             method,
             object,
             resumable: true,
+            gathering: None,
             labelling: Labelling::Table,
         };
         self.reopen(id, &correlation_id, call, consumed)

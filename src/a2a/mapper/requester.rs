@@ -52,6 +52,8 @@ pub(super) struct Call {
     pub(super) object: Bytes,
     /// The last stream frame said that the stream can be resumed.
     pub(super) resumable: bool,
+    /// The output, by number, that takes its next event as long as nobody has taken it.
+    pub(super) gathering: Option<u64>,
     /// Where its label comes from.
     pub(super) labelling: Labelling,
 }
@@ -212,6 +214,7 @@ impl Mapper {
                     Bytes::new()
                 },
                 resumable: false,
+                gathering: None,
                 labelling,
             },
         )?;
@@ -278,6 +281,7 @@ impl Mapper {
                 method: Cow::Borrowed(CARD_METHOD),
                 object: Bytes::new(),
                 resumable: false,
+                gathering: None,
                 labelling,
             },
         )?;
@@ -460,9 +464,12 @@ impl Mapper {
         let Some(association) = self.associations.get_mut(&id) else {
             return;
         };
-        let Some(entry) = association.requester.get(correlation_id) else {
+        let Some(entry) = association.requester.outstanding(correlation_id) else {
             return;
         };
+        // What is said of the call from here on comes after what was gathered for it.
+        entry.value.gathering = None;
+        let entry = &*entry;
         let call = entry.value.name;
         if entry.value.document
             && kind != MessageKind::Error

@@ -5,6 +5,7 @@ use super::Loop;
 use super::ear::Ear;
 use super::streams::jitter;
 use super::transit::Owner;
+use crate::a2a::events::StreamEvents;
 use crate::a2a::port::{
     CallEvent, CallId, CallRequest, Input, ResumeTicket, TransportError, UpstreamEvent,
 };
@@ -114,11 +115,11 @@ impl Loop {
     /// Takes over an association whose handshakes are done.
     pub(super) fn adopt(&mut self, handed: Handed) {
         let origin = handed.origin;
-        let mut ear = Ear {
-            heard: &mut self.heard,
-            stats: &self.stats,
-        };
-        if self.shard.adopt(handed, &mut ear).is_none() {
+        let (heard, mapping) = (&mut self.heard, &mut self.mapping);
+        let mut ear = Ear::new(heard, &self.stats, mapping, &self.associations);
+        let adopted = self.shard.adopt(handed, &mut ear).is_some();
+        drop(ear);
+        if !adopted {
             self.stats.count(UnitCount::AssociationsRefused);
             if let Origin::Dialled { token } = origin
                 && let Some(pool) = self.dials.remove(&token)
@@ -218,6 +219,26 @@ impl Loop {
         } else if overflow {
             // The client was too slow, or has left: the exchange ends with it.
             self.gone(call);
+        }
+    }
+
+    /// Passes on events of a stream that came together; more may follow.
+    pub(super) fn tell_events(&mut self, call: CallId, events: StreamEvents) {
+        let Some(entry) = self.calls.get(&call) else {
+            return;
+        };
+        match &entry.owner {
+            Owner::Edge(sink) => {
+                if sink.push_events(events).is_err() {
+                    self.gone(call);
+                }
+            }
+            &Owner::Exchange(exchange) => {
+                for (event_id, object) in events.into_shared() {
+                    let event = CallEvent::StreamEvent { event_id, object };
+                    self.tell_exchange(call, exchange, UpstreamEvent::Call(event));
+                }
+            }
         }
     }
 

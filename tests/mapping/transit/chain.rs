@@ -169,6 +169,12 @@ impl Middle {
                 self.tell(call, UpstreamEvent::Call(event));
             }
             Output::Call { call, event } => self.calls.push((call, event)),
+            Output::Events { call, events } => {
+                for (event_id, object) in events.into_shared() {
+                    let event = CallEvent::StreamEvent { event_id, object };
+                    self.output(Output::Call { call, event });
+                }
+            }
             Output::Upstream { call, event } => self.tell(call, event),
             Output::Cancel { exchange } => {
                 let calls = self.passing.iter();
