@@ -5,6 +5,9 @@
 use crate::limits::STREAM_BATCH_OCTETS_MAX;
 use bytes::Bytes;
 
+/// Places that are made at once for where events end.
+const EVENTS_EXPECTED: usize = 32;
+
 /// Data events of one stream, in order (BRIDGE_STREAM_DATA).
 #[derive(Debug, Clone, Default)]
 pub struct StreamEvents {
@@ -29,8 +32,13 @@ impl StreamEvents {
 
     /// Adds the next event; ids rise.
     pub fn push(&mut self, event_id: u64, object: &[u8]) {
-        if self.octets.capacity() == 0 {
+        if self.marks.is_empty() {
             self.octets.reserve_exact(object.len());
+        } else if self.octets.capacity() - self.octets.len() < object.len() {
+            // Where a second event comes, many do.
+            self.octets
+                .reserve(object.len().max(STREAM_BATCH_OCTETS_MAX / 4));
+            self.marks.reserve(EVENTS_EXPECTED);
         }
         self.octets.extend_from_slice(object);
         self.marks.push(Mark {

@@ -34,10 +34,17 @@ impl Hasher for OwnHasher {
     }
 
     fn write(&mut self, octets: &[u8]) {
-        for chunk in octets.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.write_u64(u64::from_le_bytes(word));
+        let (words, rest) = octets.as_chunks::<8>();
+        for word in words {
+            self.write_u64(u64::from_le_bytes(*word));
+        }
+        if !rest.is_empty() {
+            // Octet by octet: a copy of a length that is not known is a call.
+            let word = rest
+                .iter()
+                .rev()
+                .fold(0, |word, &octet| word << 8 | u64::from(octet));
+            self.write_u64(word);
         }
     }
 }
