@@ -653,6 +653,36 @@ mod tests {
         }
     }
 
+    /// Ruling R19: a batch that does not fit cuts the client as single events would.
+    #[test]
+    fn a_batch_counts_as_its_events() {
+        let batch = |ids: std::ops::RangeInclusive<u64>| {
+            let mut events = StreamEvents::default();
+            ids.for_each(|event_id| events.push(event_id, b"{}"));
+            events
+        };
+        let streams = Clock::new().streams(bounds(4, 1000));
+        let (sink, mut handle) = channel(&streams, || {});
+        sink.push_events(batch(1..=3)).unwrap();
+        sink.push(event(4, 2)).unwrap();
+        assert_eq!(streams.held_octets(), 4 * (2 + HELD_EVENT_OCTETS));
+        let mut seen = Vec::new();
+        let mut take = |event_id, octets: &Bytes, at: Range<usize>| {
+            assert_eq!(octets[at].len(), 2);
+            seen.push(event_id);
+            true
+        };
+        assert_eq!(handle.hand_out(&mut take), 4);
+        assert_eq!(handle.hand_out(&mut take), 0);
+        assert_eq!(seen, [1, 2, 3, 4]);
+        sink.push_events(batch(5..=8)).unwrap();
+        assert_eq!(sink.waiting_events(), 4);
+        assert_eq!(sink.push_events(batch(9..=10)), Err(Overflow));
+        assert_eq!(streams.held_octets(), 0);
+        assert_eq!(handle.hand_out(|_, _, _| true), 0);
+        assert_eq!(handle.cut(), Some(Cut::Slow));
+    }
+
     #[test]
     fn a_last_event_always_fits() {
         let (sink, mut handle, _) = counted(1, 1);

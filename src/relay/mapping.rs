@@ -460,14 +460,22 @@ fn work(
                     break;
                 };
                 worked = true;
+                // Events that come together leave together.
+                let gathers = matches!(input, Input::Frame { .. });
+                if !gathers {
+                    hand_out(&mut mapper, &mut units, &mut dispatched, unit);
+                }
                 if let Input::Agent { exchange, event } = &input
                     && event.is_last()
                 {
                     dispatched.remove(exchange);
                 }
                 mapper.handle(input, now(), &mut NameRandom);
-                hand_out(&mut mapper, &mut units, &mut dispatched, unit);
+                if !gathers {
+                    hand_out(&mut mapper, &mut units, &mut dispatched, unit);
+                }
             }
+            hand_out(&mut mapper, &mut units, &mut dispatched, unit);
         }
         if mapper.poll_timeout().is_some_and(|at| at <= now()) {
             worked = true;

@@ -113,6 +113,38 @@ fn a_client_comes_back() {
     });
 }
 
+/// The same for events that came together: a client may come back between any two.
+#[test]
+fn a_client_comes_back_between_events_that_came_together() {
+    run(async {
+        let mut edge = keeping(1024);
+        let mut http = edge.connect().await;
+        http.post("/a", STREAM).await;
+        let call = edge.call().await;
+        let together = |ids: std::ops::RangeInclusive<u64>| ids.map(|n| (n, object(n)));
+        call.events(together(1..=5));
+        http.head().await;
+        let seen = events(&mut http, 5).await;
+        let token = seen[0].0.strip_suffix(".1").unwrap().to_owned();
+        drop(http);
+        until("it is detached", || edge.stats.streams_detached.get() == 1).await;
+        call.events(together(6..=8));
+        for last in [2, 5, 7] {
+            let mut http = back(&edge, r#""x""#, &format!("{token}.{last}")).await;
+            assert_eq!(http.head().await.status, 200);
+            let wanted: Vec<(String, String)> = (last + 1..=8)
+                .map(|n| {
+                    let renamed = object(n).replace(r#""id" : 1"#, r#""id" : "x""#);
+                    (format!("{token}.{n}"), renamed)
+                })
+                .collect();
+            assert_eq!(events(&mut http, wanted.len()).await, wanted);
+        }
+        call.end(None);
+        edge.nothing_carried();
+    });
+}
+
 /// Ruling R19: what its own window has lost is asked of the producer once the stream has ended.
 #[test]
 fn the_producer_is_asked() {

@@ -67,6 +67,57 @@ fn events_come_as_they_are_and_end_cleanly() {
     });
 }
 
+/// Events that came together leave together, each as it is: with line breaks, and too long
+/// to be copied.
+#[test]
+fn events_that_came_together_leave_together() {
+    run(async {
+        let mut edge = Edge::new();
+        let mut http = edge.connect().await;
+        http.post("/a", STREAM).await;
+        let call = edge.call().await;
+        let long = format!("{{\"text\":\"{}\"}}", "x".repeat(100_000));
+        call.events([
+            (1, "{\"n\":1}".into()),
+            (2, "{\r\n}".into()),
+            (5, "[]".into()),
+        ]);
+        http.head().await;
+        let first = http.raw_chunk().await.unwrap();
+        let text = String::from_utf8(first).unwrap();
+        let token = text[4..].split('.').next().unwrap().to_owned();
+        let said = |id: u64, data: &str| format!("id: {token}.{id}\n{data}\n\n");
+        assert_eq!(
+            text,
+            [
+                said(1, "data: {\"n\":1}"),
+                said(2, "data: {\ndata: }"),
+                said(5, "data: []")
+            ]
+            .concat()
+        );
+        call.events([(6, "{}".into()), (7, long.clone()), (8, "{}".into())]);
+        call.event(9, "{\"n\":9}");
+        call.end(None);
+        let mut rest = Vec::new();
+        loop {
+            let chunk = http.raw_chunk().await.expect("an orderly end");
+            if chunk.is_empty() {
+                break;
+            }
+            rest.extend(chunk);
+        }
+        let wanted = [
+            said(6, "data: {}"),
+            said(7, &format!("data: {long}")),
+            said(8, "data: {}"),
+            said(9, "data: {\"n\":9}"),
+        ];
+        assert_eq!(String::from_utf8(rest).unwrap(), wanted.concat());
+        assert_eq!(edge.stats.events.get(EventFlow::ToClients), 7);
+    });
+}
+
 #[test]
 fn ready_events_leave_in_one_chunk() {
     run(async {

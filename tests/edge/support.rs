@@ -1,6 +1,7 @@
 //! What the edge tests share: the played mapping, a raw HTTP/1.1 client, and a runtime.
 
 use bytes::Bytes;
+use npamp_relay::a2a::events::StreamEvents;
 use npamp_relay::a2a::port::{
     AgentEvent, CallEvent, CallRequest, ExchangeId, ServiceParameters, TransportError,
 };
@@ -92,6 +93,15 @@ impl Call {
                 object: object.into(),
             })
             .unwrap();
+    }
+
+    /// Events that came together.
+    pub fn events(&self, objects: impl IntoIterator<Item = (u64, String)>) {
+        let mut events = StreamEvents::default();
+        for (event_id, object) in objects {
+            events.push(event_id, object.as_bytes());
+        }
+        self.sink.push_events(events).unwrap();
     }
 
     pub fn end(&self, object: Option<&'static str>) {
