@@ -365,7 +365,9 @@ const ENTER_GETEVENTS: u32 = 1;
 /// How long memory for a ring is waited for.
 const MEMORY_TIME: Duration = Duration::from_secs(2);
 
-/// A ring of our kind. The kernel counts its memory against the user's RLIMIT_MEMLOCK and
+/// A ring of our kind. Not DEFER_TASKRUN, under which some kernels (6.18.44) put off the
+/// signal of what arrives until an RCU grace period is over: the owner sleeps 20 ms on it.
+/// The kernel counts its memory against the user's RLIMIT_MEMLOCK and
 /// gives that of a killed process back late, so that a restart may have to wait for it.
 fn build() -> io::Result<IoUring> {
     let give_up = now() + MEMORY_TIME;
@@ -374,7 +376,7 @@ fn build() -> io::Result<IoUring> {
             .setup_cqsize(ENTRIES * 8)
             .setup_submit_all()
             .setup_single_issuer()
-            .setup_defer_taskrun()
+            .setup_coop_taskrun()
             .setup_taskrun_flag()
             .build(ENTRIES);
         match built {
