@@ -51,6 +51,10 @@ pub const PROCESS_OCTETS_MAX: usize = 1024 * 1024 * 1024;
 pub const QUEUE_FRAMES_MAX: usize = 4096;
 /// Octets in one queue between a shard and a mapping worker.
 pub const QUEUE_OCTETS_MAX: usize = 8 * 1024 * 1024;
+/// Frames waiting for a mapping worker above which sources pause: what waits there is latency for whoever comes next.
+pub const QUEUE_HIGH_FRAMES: usize = 512;
+/// Frames waiting for a mapping worker below which sources resume.
+pub const QUEUE_LOW_FRAMES: usize = 128;
 /// Size of one provided receive buffer, in octets.
 pub const RECEIVE_BUFFER_OCTETS: usize = 64 * 1024;
 /// Provided receive buffers per shard; a power of two.
@@ -316,6 +320,8 @@ const _: () = {
     assert!(OUTBOUND_QUEUE_LOW_OCTETS < OUTBOUND_QUEUE_HIGH_OCTETS);
     assert!(OUTBOUND_QUEUE_HIGH_OCTETS < ASSOCIATION_OCTETS_MAX);
     assert!(ASSOCIATION_OCTETS_MAX < PROCESS_OCTETS_MAX);
+    assert!(QUEUE_LOW_FRAMES < QUEUE_HIGH_FRAMES);
+    assert!(QUEUE_HIGH_FRAMES < QUEUE_FRAMES_MAX);
     assert!(
         QUEUE_OCTETS_MAX >= FOREIGN_MESSAGE_OCTETS_MAX,
         "a queue holds the largest message"

@@ -73,6 +73,11 @@ impl<T: Weight> Producer<T> {
         })
     }
 
+    /// How many values wait to be taken.
+    pub fn waiting(&self) -> usize {
+        self.0.values.len()
+    }
+
     /// Wakes the consumer; once after a burst of pushes.
     pub fn ring(&self) {
         self.0.doorbell.ring();
@@ -117,6 +122,7 @@ mod tests {
         assert_eq!(producer.push(Heavy(7, 1)), Err(Heavy(7, 1)));
         producer.push(Heavy(6, 2)).unwrap();
         assert_eq!(producer.push(Heavy(0, 3)), Err(Heavy(0, 3)));
+        assert_eq!(producer.waiting(), 2);
         assert_eq!(consumer.pop(), Some(Heavy(4, 0)));
         assert_eq!(consumer.pop(), Some(Heavy(6, 2)));
         assert_eq!(consumer.pop(), None);

@@ -130,6 +130,8 @@ pub struct Port {
     from: Consumer<Output>,
     stalled: VecDeque<Input>,
     pushed: bool,
+    /// So many inputs wait that sources must, until few do.
+    high: bool,
 }
 
 impl Mapping {
@@ -294,15 +296,16 @@ impl Mapping {
                 if std::mem::take(&mut port.pushed) {
                     port.to.ring();
                 }
+                port.judge();
             }
         }
     }
 
-    /// Whether a worker cannot take more: sources must stop.
+    /// Whether a worker has so much before it that sources must stop, as of the last [`Mapping::ring`].
     pub fn is_stalled(&self) -> bool {
         match self {
             Self::Inline(_) => false,
-            Self::Workers(ports) => ports.iter().any(|port| !port.stalled.is_empty()),
+            Self::Workers(ports) => ports.iter().any(|port| port.high),
         }
     }
 
@@ -324,6 +327,17 @@ impl Port {
         match self.to.push(input) {
             Ok(()) => self.pushed = true,
             Err(input) => self.stalled.push_back(input),
+        }
+    }
+
+    /// Hysteresis between the two marks. A queue that sources may fill to the brim makes a
+    /// call that comes next wait for all of it, at every step of its way.
+    fn judge(&mut self) {
+        let waiting = self.to.waiting();
+        if !self.stalled.is_empty() || waiting >= limits::QUEUE_HIGH_FRAMES {
+            self.high = true;
+        } else if waiting <= limits::QUEUE_LOW_FRAMES {
+            self.high = false;
         }
     }
 }
@@ -387,6 +401,7 @@ impl Workers {
                     from,
                     stalled: VecDeque::new(),
                     pushed: false,
+                    high: false,
                 });
                 ends.push(UnitEnd {
                     inputs,
@@ -560,5 +575,51 @@ fn hand_out(
         if let Some(end) = units.get_mut(home) {
             end.overflow.push_back(output);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Silent;
+    impl Doorbell for Silent {
+        fn ring(&self) {}
+    }
+
+    #[test]
+    fn sources_stop_long_before_a_queue_is_full() {
+        let (to, mut inputs) = bounded(
+            limits::QUEUE_FRAMES_MAX,
+            limits::QUEUE_OCTETS_MAX,
+            Arc::new(Silent),
+        );
+        let (_outputs, from) = bounded(1, 1, Arc::new(Silent));
+        let mut mapping = Mapping::Workers(vec![Port {
+            to,
+            from,
+            stalled: VecDeque::new(),
+            pushed: false,
+            high: false,
+        }]);
+        let calls = OwnMap::default();
+        for n in 0..limits::QUEUE_HIGH_FRAMES {
+            mapping.ring();
+            assert!(!mapping.is_stalled(), "{n} wait");
+            mapping.handle(
+                Input::Room {
+                    association: AssociationId(0),
+                },
+                &calls,
+            );
+        }
+        mapping.ring();
+        assert!(mapping.is_stalled());
+        for _ in limits::QUEUE_LOW_FRAMES..limits::QUEUE_HIGH_FRAMES {
+            assert!(mapping.is_stalled(), "until few wait");
+            assert!(inputs.pop().is_some());
+            mapping.ring();
+        }
+        assert!(!mapping.is_stalled());
     }
 }
